@@ -1,0 +1,1 @@
+"""hybridview: SQL views on Delta Lake, kept up to date."""

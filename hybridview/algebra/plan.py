@@ -1,0 +1,282 @@
+"""The logical plan: immutable nodes over named columns.
+
+A plan's rows form a bag. Some nodes are *signed*: each row carries a weight, positive for a row
+that appears, negative for one that disappears. Operators that are linear (filter, project, join,
+union) take signed and plain inputs alike; the others refuse a signed input when they are built,
+so a plan that would count deleted rows cannot exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import assert_never
+
+from hybridview.algebra.expressions import Expr, Named, columns_of
+
+
+class PlanError(Exception):
+    """A plan that cannot exist: a bug in the compiler, never a user's mistake."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """The rows of a table at the version being refreshed to."""
+
+    table: str
+    alias: str
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """The rows a table gained (+1) and lost (-1) since the last refresh."""
+
+    table: str
+    alias: str
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Empty:
+    """No rows."""
+
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """The rows for which `condition` is true."""
+
+    input: Plan
+    condition: Expr
+
+    def __post_init__(self) -> None:
+        _check(self.condition, self.input)
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """One output row per input row; duplicates stay."""
+
+    input: Plan
+    columns: tuple[Named, ...]
+
+    def __post_init__(self) -> None:
+        for named in self.columns:
+            _check(named.expr, self.input)
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """Pairs of rows for which `condition` is true (all pairs if None); weights multiply."""
+
+    left: Plan
+    right: Plan
+    condition: Expr | None
+
+    def __post_init__(self) -> None:
+        both = set(output(self.left)) & set(output(self.right))
+        if both:
+            raise PlanError(f"both sides of a join have {sorted(both)}")
+
+
+@dataclass(frozen=True, slots=True)
+class Union:
+    """The rows of all inputs, columns matched by position; duplicates stay."""
+
+    inputs: tuple[Plan, ...]
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """One row per distinct combination of `keys`; without keys, exactly one row.
+
+    A key or measure is an expression over the input's columns; a measure is one aggregate call.
+    """
+
+    input: Plan
+    keys: tuple[Named, ...]
+    measures: tuple[Named, ...]
+
+    def __post_init__(self) -> None:
+        if signed(self.input):
+            raise PlanError("an aggregate over signed rows: consolidate and expand them first")
+
+
+@dataclass(frozen=True, slots=True)
+class Distinct:
+    """Every different row once."""
+
+    input: Plan
+
+    def __post_init__(self) -> None:
+        if signed(self.input):
+            raise PlanError("DISTINCT over signed rows: consolidate and expand them first")
+
+
+@dataclass(frozen=True, slots=True)
+class Negate:
+    """The same rows with opposite weights."""
+
+    input: Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Consolidate:
+    """Signed rows netted: each different row once, with its total weight, zeros dropped."""
+
+    input: Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Expand:
+    """Consolidated rows written out as many times as they weigh; negative ones must not occur."""
+
+    input: Consolidate
+
+
+@dataclass(frozen=True, slots=True)
+class Domain:
+    """The different values of `keys` among the rows of a change, whatever their sign."""
+
+    input: Plan
+    keys: tuple[Named, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Restrict:
+    """The rows whose `keys` occur in `domain`; NULL matches NULL."""
+
+    input: Plan
+    domain: Plan
+    keys: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Partial:
+    """Weighted partial aggregates of a change: one plain row per key, `rows` = sum of weights."""
+
+    input: Plan
+    keys: tuple[Named, ...]
+    partials: tuple[Named, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A relation computed before, under a name."""
+
+    name: str
+    names: tuple[str, ...]
+
+
+Plan = (
+    Scan
+    | Changes
+    | Empty
+    | Filter
+    | Project
+    | Join
+    | Union
+    | Aggregate
+    | Distinct
+    | Negate
+    | Consolidate
+    | Expand
+    | Domain
+    | Restrict
+    | Partial
+    | Reference
+)
+
+
+def output(plan: Plan) -> tuple[str, ...]:
+    """Return the names of a plan's columns, in order."""
+    match plan:
+        case Scan(_, alias, columns) | Changes(_, alias, columns):
+            return tuple(f"{alias}.{name}" for name in columns)
+        case Empty(names) | Union(_, names) | Reference(_, names):
+            return names
+        case Filter(child, _) | Distinct(child) | Negate(child) | Restrict(child, _, _):
+            return output(child)
+        case Consolidate(child) | Expand(child):
+            return output(child)
+        case Project(_, columns):
+            return tuple(named.name for named in columns)
+        case Join(left, right, _):
+            return (*output(left), *output(right))
+        case Aggregate(_, keys, measures):
+            return tuple(named.name for named in (*keys, *measures))
+        case Domain(_, keys):
+            return tuple(named.name for named in keys)
+        case Partial(_, keys, partials):
+            return tuple(named.name for named in (*keys, *partials))
+        case _:
+            assert_never(plan)
+
+
+def signed(plan: Plan) -> bool:
+    """Say whether a plan's rows carry weights."""
+    match plan:
+        case Changes() | Negate() | Consolidate():
+            return True
+        case Filter(child, _) | Project(child, _) | Restrict(child, _, _):
+            return signed(child)
+        case Join(left, right, _):
+            return signed(left) or signed(right)
+        case Union(inputs, _):
+            return any(signed(child) for child in inputs)
+        case Scan() | Empty() | Aggregate() | Distinct() | Expand() | Domain() | Partial():
+            return False
+        case Reference():
+            return False
+        case _:
+            assert_never(plan)
+
+
+def children(plan: Plan) -> tuple[Plan, ...]:
+    """Return the inputs of a node, left to right."""
+    match plan:
+        case Scan() | Changes() | Empty() | Reference():
+            return ()
+        case Join(left, right, _):
+            return (left, right)
+        case Union(inputs, _):
+            return inputs
+        case Restrict(child, domain, _):
+            return (child, domain)
+        case (
+            Filter(child)
+            | Project(child)
+            | Aggregate(child)
+            | Distinct(child)
+            | Negate(child)
+            | Consolidate(child)
+            | Expand(child)
+            | Domain(child)
+            | Partial(child)
+        ):
+            return (child,)
+        case _:
+            assert_never(plan)
+
+
+def walk(plan: Plan) -> Iterator[Plan]:
+    """Yield a plan and everything below it, parents first."""
+    yield plan
+    for child in children(plan):
+        yield from walk(child)
+
+
+def tables(plan: Plan) -> tuple[str, ...]:
+    """Return the tables a plan reads, each once, in order of appearance."""
+    found = (node.table for node in walk(plan) if isinstance(node, Scan | Changes))
+    return tuple(dict.fromkeys(found))
+
+
+def _check(expr: Expr, plan: Plan) -> None:
+    """Refuse an expression that reads a column its input does not have."""
+    missing = set(columns_of(expr)) - set(output(plan))
+    if missing:
+        raise PlanError(f"columns {sorted(missing)} are not in {list(output(plan))}")

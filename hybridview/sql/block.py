@@ -1,0 +1,211 @@
+"""One SELECT's list, GROUP BY and HAVING -> Aggregate, Filter and Project over its FROM and WHERE."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from hybridview.algebra.expressions import Expr, Named, column, columns_of
+from hybridview.algebra.plan import Aggregate, Filter, Plan, Project, output
+from hybridview.sql.functions import is_aggregate
+from hybridview.sql.scope import NoRule, Output, Scope, Unresolved
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A SELECT, what its names mean, and how its expressions become plan expressions."""
+
+    node: exp.Select
+    scope: Scope
+    expression: Callable[[Expr], Expr]
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    """One output column: its name, whether its author chose it, its plan expression."""
+
+    name: str
+    certain: bool
+    expr: Expr
+
+
+def select_list(block: Block, plan: Plan) -> tuple[Plan, tuple[Output, ...]]:
+    """Return the plan of the SELECT (before DISTINCT) and its output columns."""
+    items = _items(block)
+    having_node = block.node.args.get("having")
+    having = _with_aliases(having_node.this, block, items) if having_node is not None else None
+    group = block.node.args.get("group")
+    calls = _calls([item.expr for item in items] + ([having] if having is not None else []))
+    if group is None and not calls and having is None:
+        return _project(plan, items)
+    if group is not None and _grouping_sets(group):
+        raise NoRule("GROUPING SETS", group)
+    keys = _keys(block, items, group)
+    aggregate = _aggregate(plan, keys, calls)
+    grouped: Plan = aggregate
+    if having is not None:
+        grouped = Filter(aggregate, _over(aggregate, having))
+    over = [_Item(i.name, i.certain, _over(aggregate, i.expr)) for i in items]
+    return _project(grouped, over)
+
+
+def _items(block: Block) -> list[_Item]:
+    items: list[_Item] = []
+    aliases: dict[str, Expr] = {}
+    for node in block.node.expressions:
+        inner = node.this if isinstance(node, exp.Alias) else node
+        if isinstance(inner, exp.Star) or (
+            isinstance(inner, exp.Column) and isinstance(inner.this, exp.Star)
+        ):
+            star = inner if isinstance(inner, exp.Star) else inner.this
+            if any(star.args.values()):
+                raise NoRule("* EXCEPT", node)
+            alias = inner.table if isinstance(inner, exp.Column) else None
+            found = block.scope.star(alias or None)
+            items += [_Item(c.name, c.certain, column(c.plan_name)) for c in found]
+            continue
+        if isinstance(node, exp.Aliases):
+            raise NoRule("several aliases of one expression", node)
+        expr = _resolve_with(inner, block, aliases)
+        if isinstance(node, exp.Alias):
+            aliases.setdefault(node.alias.lower(), expr)
+        certain = isinstance(node, exp.Alias) or isinstance(inner, exp.Column)
+        items.append(_Item(node.alias_or_name or inner.sql(), certain, expr))
+    return items
+
+
+def _resolve_with(expr: Expr, block: Block, aliases: dict[str, Expr]) -> Expr:
+    """Resolve an expression; a name no source has may be an earlier alias of the list."""
+    try:
+        return block.expression(expr)
+    except Unresolved:
+        if not aliases:
+            raise
+
+    def replace(node: Expr) -> Expr:
+        if isinstance(node, exp.Column) and not node.table and node.name.lower() in aliases:
+            try:
+                block.scope.find(node)
+            except Unresolved:
+                raise NoRule("alias used in the same SELECT", node) from None
+        return node
+
+    expr.copy().transform(replace)
+    return block.expression(expr)
+
+
+def _with_aliases(expr: Expr, block: Block, items: list[_Item]) -> Expr:
+    """Resolve HAVING: a name no source has may be an alias of the list."""
+    aliases = {item.name.lower(): item.expr for item in items if item.certain}
+    placeholders: dict[str, Expr] = {}
+
+    def hide(node: Expr) -> Expr:
+        if isinstance(node, exp.Column) and not node.table:
+            try:
+                block.scope.find(node)
+            except Unresolved:
+                if node.name.lower() in aliases:
+                    mark = f"\0{len(placeholders)}"
+                    placeholders[mark] = aliases[node.name.lower()]
+                    return exp.Literal.string(mark)
+        return node
+
+    def show(node: Expr) -> Expr:
+        if isinstance(node, exp.Literal) and node.is_string and node.name in placeholders:
+            return exp.Paren(this=placeholders[node.name].copy())
+        return node
+
+    return block.expression(expr.copy().transform(hide)).transform(show)
+
+
+def _keys(block: Block, items: list[_Item], group: exp.Group | None) -> tuple[Named, ...]:
+    """Return the grouping keys: expressions, positions, aliases or ALL."""
+    if group is None:
+        return ()
+    if group.args.get("all"):
+        found = [i.expr for i in items if not _calls([i.expr])]
+    else:
+        found = [_key(node, block, items) for node in group.expressions]
+    keys: list[Named] = []
+    for expr in found:
+        if not any(expr == key.expr for key in keys):
+            keys.append(Named(_label(expr), expr))
+    return tuple(keys)
+
+
+def _key(node: Expr, block: Block, items: list[_Item]) -> Expr:
+    if isinstance(node, exp.Literal) and node.is_int:
+        position = int(node.name)
+        if not 1 <= position <= len(items):
+            raise NoRule("GROUP BY position", node)
+        return items[position - 1].expr
+    try:
+        return block.expression(node)
+    except Unresolved:
+        # A name that no source has may be an alias of the select list.
+        if isinstance(node, exp.Column) and not node.table:
+            for item in items:
+                if item.certain and item.name.lower() == node.name.lower():
+                    return item.expr
+        raise
+
+
+def _grouping_sets(group: exp.Group) -> bool:
+    return any(group.args.get(kind) for kind in ("rollup", "cube", "grouping_sets", "totals"))
+
+
+def _calls(exprs: list[Expr]) -> tuple[Expr, ...]:
+    """Return the different aggregate calls in some expressions."""
+    found: list[Expr] = []
+    for expr in exprs:
+        for node in expr.walk():
+            if not is_aggregate(node):
+                continue
+            if any(is_aggregate(inner) for inner in node.walk() if inner is not node):
+                raise NoRule("aggregate of an aggregate", node)
+            if not any(node == other for other in found):
+                found.append(node)
+    return tuple(found)
+
+
+def _aggregate(plan: Plan, keys: tuple[Named, ...], calls: tuple[Expr, ...]) -> Aggregate:
+    return Aggregate(plan, keys, tuple(Named(_label(call), call.copy()) for call in calls))
+
+
+def _label(expr: Expr) -> str:
+    """Name a computed column after its expression, so that plans read well."""
+    if isinstance(expr, exp.Column):
+        return expr.name
+    return expr.sql(dialect="spark").replace("`", "")
+
+
+def _over(aggregate: Aggregate, expr: Expr) -> Expr:
+    """Rewrite an expression over the input into one over the aggregate's keys and measures."""
+    known = (*aggregate.keys, *aggregate.measures)
+
+    def replace(node: Expr) -> Expr:
+        for named in known:
+            if node == named.expr:
+                return column(named.name)
+        return node
+
+    rewritten = expr.copy().transform(replace)
+    if set(columns_of(rewritten)) - set(output(aggregate)):
+        raise NoRule("expression over a column that is not grouped", expr)
+    return rewritten
+
+
+def _project(plan: Plan, items: list[_Item]) -> tuple[Plan, tuple[Output, ...]]:
+    taken: set[str] = set()
+    outputs: list[Output] = []
+    for item in items:
+        name, number = item.name, 1
+        while name.lower() in taken:
+            number += 1
+            name = f"{item.name}{number}"
+        taken.add(name.lower())
+        outputs.append(Output(item.name, name, item.certain))
+    named = tuple(Named(o.plan_name, i.expr) for o, i in zip(outputs, items, strict=True))
+    return Project(plan, named), tuple(outputs)
