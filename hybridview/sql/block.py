@@ -31,15 +31,19 @@ class _Item:
     expr: Expr
 
 
-def select_list(block: Block, plan: Plan) -> tuple[Plan, tuple[Output, ...]]:
-    """Return the plan of the SELECT (before DISTINCT) and its output columns."""
+Spelling = dict[str, str]
+"""Plan spelling of a key or an aggregate's argument -> the user's own spelling."""
+
+
+def select_list(block: Block, plan: Plan) -> tuple[Plan, tuple[Output, ...], Spelling]:
+    """Return the plan of the SELECT (before DISTINCT), its output columns, and its spelling."""
     items = _items(block)
     having_node = block.node.args.get("having")
     having = _with_aliases(having_node.this, block, items) if having_node is not None else None
     group = block.node.args.get("group")
     calls = _calls([item.expr for item in items] + ([having] if having is not None else []))
     if group is None and not calls and having is None:
-        return _project(plan, items)
+        return (*_project(plan, items), {})
     if group is not None and _grouping_sets(group):
         raise NoRule("GROUPING SETS", group)
     keys = _keys(block, items, group)
@@ -48,7 +52,24 @@ def select_list(block: Block, plan: Plan) -> tuple[Plan, tuple[Output, ...]]:
     if having is not None:
         grouped = Filter(aggregate, _over(aggregate, having))
     over = [_Item(i.name, i.certain, _over(aggregate, i.expr)) for i in items]
-    return _project(grouped, over)
+    return (*_project(grouped, over), _spelling(block, group))
+
+
+def _spelling(block: Block, group: exp.Group | None) -> Spelling:
+    """Remember how the user wrote keys and arguments, to add hidden columns to his SELECT."""
+    written: list[Expr] = list(group.expressions) if group is not None else []
+    for node in block.node.expressions:
+        written += [call.this for call in node.walk() if is_aggregate(call)]
+    found: Spelling = {}
+    for node in written:
+        if isinstance(node, exp.Star | exp.Literal | exp.Distinct) or node is None:
+            continue
+        try:
+            resolved = block.expression(node)
+        except Unresolved:
+            continue  # an alias of the select list: its column is visible anyway
+        found.setdefault(resolved.sql(dialect="spark"), node.sql(dialect="spark"))
+    return found
 
 
 def _items(block: Block) -> list[_Item]:

@@ -10,7 +10,7 @@ from sqlglot import exp
 from hybridview.algebra.expressions import Expr, Named, column, conjunction
 from hybridview.algebra.plan import Distinct, Filter, Join, Plan, Project, Scan, Union, output
 from hybridview.schema import TableSchema
-from hybridview.sql.block import Block, select_list
+from hybridview.sql.block import Block, Spelling, select_list
 from hybridview.sql.functions import describe_part, unknown_part
 from hybridview.sql.scope import NoRule, Output, Scope, Source, Unresolved
 
@@ -33,6 +33,8 @@ class Relation:
 
     plan: Plan
     columns: tuple[Output, ...]
+    spelling: Spelling | None = None
+    """The user's own words for keys and arguments, if the relation is one plain SELECT."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +83,8 @@ class _Resolver:
     def query(self, node: Expr, ctes: Ctes) -> Relation:
         if isinstance(node, exp.Subquery):
             self._refuse(node, {"this", "alias", "with_"})
-            return self.query(node.this, self._ctes(node, ctes))
+            inner = self.query(node.this, self._ctes(node, ctes))
+            return Relation(inner.plan, inner.columns)
         if isinstance(node, exp.Union) and not isinstance(node, exp.Except | exp.Intersect):
             return self._union(node, self._ctes(node, ctes))
         if isinstance(node, exp.Select):
@@ -130,10 +133,10 @@ class _Resolver:
         if where is not None:
             plan = Filter(plan, self._expression(where.this, scope))
         block = Block(node, scope, lambda expr: self._expression(expr, scope))
-        plan, names = select_list(block, plan)
+        plan, names, spelling = select_list(block, plan)
         if node.args.get("distinct"):
             plan = Distinct(plan)
-        return Relation(plan, names)
+        return Relation(plan, names, spelling)
 
     def _from(self, node: exp.Select, ctes: Ctes) -> tuple[Plan, Scope]:
         from_ = node.args.get("from_")

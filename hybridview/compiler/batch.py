@@ -1,0 +1,32 @@
+"""What is known about a batch of changes before any of it is read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hybridview.algebra.plan import Filter, Join, Plan, Project, Scan, Union, tables, walk
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The tables that changed, and those among them that only gained rows."""
+
+    changed: frozenset[str]
+    appended: frozenset[str] = frozenset()
+
+
+def touched(plan: Plan, batch: Batch) -> bool:
+    """Say whether a plan reads a table that changed."""
+    return any(table in batch.changed for table in tables(plan))
+
+
+def only_grows(plan: Plan, batch: Batch) -> bool:
+    """Say whether a plan's rows can only have become more.
+
+    True when it is linear and every changed table it reads only gained rows: then no row of the
+    old result is missing from the new one.
+    """
+    linear = all(isinstance(node, Scan | Filter | Project | Join | Union) for node in walk(plan))
+    return linear and all(
+        table in batch.appended for table in tables(plan) if table in batch.changed
+    )

@@ -1,0 +1,112 @@
+"""Arithmetic on stored partial sums that gives the digits Spark's own aggregate gives.
+
+Spark widens a decimal sum to at most 38 digits, and then `+` takes a digit from the fraction to
+make room for a carry: DECIMAL(38,18) + DECIMAL(38,18) is DECIMAL(38,17). The expressions here add
+and divide without losing that digit.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+MAX_DIGITS = 38
+INTEGERS = frozenset({"tinyint", "smallint", "int", "integer", "bigint", "byte", "short", "long"})
+FLOATS = frozenset({"float", "double", "real"})
+
+
+@dataclass(frozen=True, slots=True)
+class Decimal:
+    """DECIMAL(precision, scale)."""
+
+    precision: int
+    scale: int
+
+
+def decimal(type_name: str) -> Decimal | None:
+    """Read `decimal(p,s)`; None for any other type."""
+    found = re.fullmatch(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)", type_name.strip().lower())
+    return Decimal(int(found[1]), int(found[2])) if found else None
+
+
+def is_integer(type_name: str) -> bool:
+    return type_name.lower() in INTEGERS
+
+
+def is_float(type_name: str) -> bool:
+    return type_name.lower() in FLOATS
+
+
+def sum_type(argument: str) -> str | None:
+    """Return the type of `sum(argument)`; None if a weighted sum of it is not known to be exact."""
+    if is_integer(argument):
+        return "bigint"
+    if is_float(argument):
+        return "double"
+    found = decimal(argument)
+    if found is None:
+        return None
+    return f"decimal({min(MAX_DIGITS, found.precision + 10)},{found.scale})"
+
+
+def add(left: str, right: str, type_name: str) -> str:
+    """Return SQL for `left + right`, both of `type_name`, as a value of that type."""
+    found = decimal(type_name)
+    if found is None:
+        return f"{left} + {right}"
+    if found.precision < MAX_DIGITS:
+        return f"CAST({left} + {right} AS {type_name})"
+    return _add_widest(left, right, found.scale)
+
+
+def _add_widest(left: str, right: str, scale: int) -> str:
+    """Add two values of DECIMAL(38, scale).
+
+    Values below 10^(37-scale) fit DECIMAL(37, scale), whose sum is DECIMAL(38, scale), exactly.
+    The few beyond are added as whole part and fraction, and put together as text: every decimal
+    addition in Spark that has room for such a result has no room for its last digit.
+    """
+    bound = f"CAST('1{'0' * (MAX_DIGITS - 1 - scale)}' AS DECIMAL({MAX_DIGITS},0))"
+    narrow = f"DECIMAL({MAX_DIGITS - 1},{scale})"
+    small = f"abs({left}) < {bound} AND abs({right}) < {bound}"
+    if scale == 0:
+        # No fraction to lose: the result type of + is DECIMAL(38,0) already.
+        return f"CAST({left} + {right} AS DECIMAL({MAX_DIGITS},0))"
+    fraction = f"(pmod({left}, 1) + pmod({right}, 1))"
+    whole = f"(floor({left}) + floor({right}) + floor({fraction}))"
+    rest = f"pmod({fraction}, 1)"
+    digits = f"rpad(substring(CAST(CAST({{0}} AS DECIMAL({scale + 1},{scale})) AS STRING), 3), {scale}, '0')"
+    positive = f"concat(CAST({whole} AS STRING), '.', {digits.format(rest)})"
+    negative = (
+        f"concat('-', CAST(abs({whole}) - 1 AS STRING), '.', {digits.format(f'1 - {rest}')})"
+    )
+    plain = f"CAST({whole} AS STRING)"
+    joined = (
+        f"CASE WHEN {rest} = 0 THEN {plain} WHEN {whole} >= 0 THEN {positive} ELSE {negative} END"
+    )
+    return (
+        f"CASE WHEN {small} THEN CAST({left} AS {narrow}) + CAST({right} AS {narrow}) "
+        f"ELSE CAST({joined} AS DECIMAL({MAX_DIGITS},{scale})) END"
+    )
+
+
+def averageable(argument: str) -> bool:
+    """Say whether `average` gives the digits of Spark's avg() for this argument type."""
+    found = decimal(argument)
+    if found is not None:
+        return found.scale >= 2 and found.precision <= 24
+    return is_integer(argument) or is_float(argument)
+
+
+def average(total: str, count: str, argument: str) -> str:
+    """Return SQL for the average of `count` values that sum to `total`.
+
+    Spark divides a decimal sum by the count and rounds once, to scale s + 4. The cast to
+    DECIMAL(34, s) makes the quotient's type DECIMAL(38, s + 4): again one rounding, the same.
+    """
+    found = decimal(argument)
+    if found is None:
+        return f"CAST({total} AS DOUBLE) / {count}"
+    result = f"DECIMAL({found.precision + 4},{found.scale + 4})"
+    total = f"CAST({total} AS DECIMAL(34,{found.scale}))"
+    return f"CAST({total} / CAST({count} AS DECIMAL(20,0)) AS {result})"

@@ -1,0 +1,154 @@
+"""A resolved plan -> the shape the rules expect: few Projects, no Distinct, only used columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from hybridview.algebra.expressions import (
+    Expr,
+    Named,
+    column,
+    columns_of,
+    conjunction,
+    conjuncts,
+    substitute,
+)
+from hybridview.algebra.plan import (
+    Aggregate,
+    Distinct,
+    Filter,
+    Join,
+    Plan,
+    PlanError,
+    Project,
+    Scan,
+    Union,
+    output,
+)
+
+Rewrite = Callable[[Plan], Plan]
+
+
+def normalise(plan: Plan) -> Plan:
+    """Apply all passes, bottom up, then drop the columns nobody reads."""
+    for rewrite in PASSES:
+        plan = _bottom_up(plan, rewrite)
+    return prune(plan, output(plan))
+
+
+def group_distinct(plan: Plan) -> Plan:
+    """DISTINCT(R) = R grouped by all its columns, without measures."""
+    if isinstance(plan, Distinct):
+        return Aggregate(plan.input, tuple(Named(n, column(n)) for n in output(plan)), ())
+    return plan
+
+
+def lift_projects(plan: Plan) -> Plan:
+    """Move Project above Filter and merge neighbours, so that a view's shape shows at its top."""
+    if isinstance(plan, Filter) and isinstance(plan.input, Project):
+        inner = plan.input
+        meaning = {named.name: named.expr for named in inner.columns}
+        return Project(Filter(inner.input, substitute(plan.condition, meaning)), inner.columns)
+    if isinstance(plan, Project) and isinstance(plan.input, Project):
+        meaning = {named.name: named.expr for named in plan.input.columns}
+        merged = tuple(Named(n.name, substitute(n.expr, meaning)) for n in plan.columns)
+        return Project(plan.input.input, merged)
+    return plan
+
+
+def push_filters(plan: Plan) -> Plan:
+    """Let each condition stand at the lowest join that has its columns, or below it.
+
+    A change is then filtered before it is joined, and a comma join becomes a join with a condition.
+    """
+    if not isinstance(plan, Filter) or not isinstance(plan.input, Join):
+        return plan
+    join = plan.input
+    parts: dict[str, list[Expr]] = {"left": [], "right": [], "both": []}
+    for condition in conjuncts(plan.condition):
+        used = set(columns_of(condition))
+        if used and used <= set(output(join.left)):
+            parts["left"].append(condition)
+        elif used and used <= set(output(join.right)):
+            parts["right"].append(condition)
+        else:
+            parts["both"].append(condition)
+    old = conjuncts(join.condition) if join.condition is not None else ()
+    return Join(
+        _filtered(join.left, parts["left"]),
+        _filtered(join.right, parts["right"]),
+        conjunction((*old, *parts["both"])),
+    )
+
+
+def _filtered(plan: Plan, conditions: list[Expr]) -> Plan:
+    condition = conjunction(tuple(conditions))
+    return plan if condition is None else Filter(plan, condition)
+
+
+PASSES: tuple[Rewrite, ...] = (
+    group_distinct,  # first: the lifted Projects may sit on the aggregate it makes
+    lift_projects,
+    push_filters,
+    lift_projects,  # again: a filter may have been pushed onto a Project
+)
+
+
+def _bottom_up(plan: Plan, rewrite: Rewrite) -> Plan:
+    match plan:
+        case Filter() | Project() | Aggregate() | Distinct():
+            rebuilt: Plan = replace(plan, input=_bottom_up(plan.input, rewrite))
+        case Join():
+            rebuilt = replace(
+                plan, left=_bottom_up(plan.left, rewrite), right=_bottom_up(plan.right, rewrite)
+            )
+        case Union():
+            rebuilt = replace(plan, inputs=tuple(_bottom_up(i, rewrite) for i in plan.inputs))
+        case _:
+            rebuilt = plan
+    rewritten = rewrite(rebuilt)
+    return rewritten if rewritten == rebuilt else _bottom_up(rewritten, rewrite)
+
+
+def prune(plan: Plan, needed: tuple[str, ...]) -> Plan:
+    """Return a plan with the columns `needed`, at least, that reads no column in vain."""
+    wanted = set(needed)
+    match plan:
+        case Scan(table, alias, columns):
+            kept = tuple(c for c in columns if f"{alias}.{c}" in wanted)
+            # A scan needs some column to have rows; the first is as good as any.
+            return Scan(table, alias, kept or columns[:1])
+        case Filter(child, condition):
+            return Filter(prune(child, (*needed, *columns_of(condition))), condition)
+        case Project(child, columns):
+            kept_columns = tuple(c for c in columns if c.name in wanted) or columns[:1]
+            return Project(prune(child, _reads(kept_columns)), kept_columns)
+        case Join(left, right, condition):
+            reads = (*needed, *(columns_of(condition) if condition is not None else ()))
+            sides = [tuple(n for n in reads if n in set(output(s))) for s in (left, right)]
+            return Join(prune(left, sides[0]), prune(right, sides[1]), condition)
+        case Union(inputs, names):
+            places = [i for i, name in enumerate(names) if name in wanted] or [0]
+            arms = tuple(_narrow(arm, places) for arm in inputs)
+            return Union(arms, tuple(names[i] for i in places))
+        case Aggregate(child, keys, measures):
+            kept_measures = tuple(m for m in measures if m.name in wanted)
+            reads = _reads((*keys, *kept_measures))
+            return Aggregate(prune(child, reads), keys, kept_measures)
+        case _:
+            raise PlanError(f"cannot prune {type(plan).__name__}")
+
+
+def _narrow(arm: Plan, places: list[int]) -> Plan:
+    """Keep some columns of a union's arm, by position."""
+    names = output(arm)
+    kept = tuple(names[i] for i in places)
+    pruned = prune(arm, kept)
+    if output(pruned) == kept:
+        return pruned
+    return Project(pruned, tuple(Named(n, column(n)) for n in kept))
+
+
+def _reads(columns: tuple[Named, ...]) -> tuple[str, ...]:
+    return tuple(name for named in columns for name in columns_of(named.expr))

@@ -1,0 +1,326 @@
+"""A view's plan and layout + a batch -> DeltaProgram: the change as a query, and how to apply it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from sqlglot import exp
+
+from hybridview.algebra.expressions import Expr, Named, column, same, substitute
+from hybridview.algebra.plan import (
+    Aggregate,
+    Consolidate,
+    Domain,
+    Filter,
+    Join,
+    Partial,
+    Plan,
+    Project,
+    Reference,
+    Scan,
+    output,
+    tables,
+    walk,
+)
+from hybridview.compiler import exact, statements
+from hybridview.compiler.batch import Batch, only_grows, touched
+from hybridview.compiler.derive import derive
+from hybridview.compiler.layout import Layout, LayoutKind, Shape, measures, shape
+from hybridview.compiler.measures import Kind, Part, Types
+from hybridview.compiler.render import render
+from hybridview.compiler.rules.aggregate import domain_of, restricted
+from hybridview.compiler.statements import KEY, PART, PRESENT, Column
+
+DOMAIN = "touched"
+
+
+class Method(StrEnum):
+    """How a change reaches the view's table."""
+
+    ADD = "add"
+    REPLACE = "replace"
+    PATCH = "patch"
+
+
+class NotIncremental(Exception):
+    """A plan, or a batch, whose change cannot be computed from the change alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaProgram:
+    """`v@change` := change; then one statement applies it to `v@target`.
+
+    `without_deletes` is a cheaper statement for a change that takes no row away.
+    """
+
+    view: str
+    method: Method
+    change: exp.Query
+    apply: str
+    without_deletes: str | None
+    reads: tuple[str, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Compilable:
+    """Everything a view's programs are made from."""
+
+    view: str
+    plan: Plan
+    layout: Layout
+    types: Types
+
+
+def compile_program(view: Compilable, batch: Batch, epoch: str = "0") -> DeltaProgram:
+    """Return the program that brings a view from before `batch` to after it."""
+    refusal = refuses(view)
+    if refusal:
+        raise NotIncremental(refusal)
+    top = shape(view.plan)
+    if view.layout.kind is LayoutKind.BAG:
+        return _patch(view, batch, epoch)
+    assert top.aggregate is not None
+    obstacle = _cannot_add(view, top, batch)
+    if obstacle is None:
+        return _add(view, top, batch)
+    if not top.aggregate.keys:
+        raise NotIncremental(obstacle)
+    return _replace(view, top, batch, obstacle)
+
+
+def refuses(view: Compilable) -> str | None:
+    """Return why no batch at all can be applied incrementally; None if some can."""
+    top = shape(view.plan)
+    for node in walk(view.plan):
+        if not isinstance(node, Aggregate) or node is top.aggregate:
+            continue
+        if view.layout.kind is not LayoutKind.BAG and node is top.aggregate:
+            continue
+        if not node.keys:
+            return "an aggregate without GROUP BY below another operator has no key to restrict by"
+        for measure in node.measures:
+            argument = measure.expr.this
+            kind = view.types.get(argument.sql(dialect="spark"), "")
+            if isinstance(measure.expr, exp.Sum | exp.Avg) and not _exact(measure.expr, kind):
+                return (
+                    f"{measure.name} below another operator adds floating point numbers, "
+                    "whose last digits depend on the order"
+                )
+    if top.aggregate is not None and not top.aggregate.keys:
+        if top.having is not None:
+            return "HAVING over an aggregate without GROUP BY has no key to restrict by"
+        if measures(top, view.types) is None or not view.layout.parts:
+            return "an aggregate without GROUP BY has no key to restrict by, and cannot be added up"
+    return None
+
+
+def _exact(call: Expr, kind: str) -> bool:
+    """Say whether recomputing a sum or average of this type always gives the same digits."""
+    if isinstance(call, exp.Avg):
+        return exact.decimal(kind) is not None or exact.is_integer(kind)
+    return bool(kind) and not exact.is_float(kind) and kind.lower() != "string"
+
+
+def _cannot_add(view: Compilable, top: Shape, batch: Batch) -> str | None:
+    """Return why stored partial aggregates cannot simply be added to; None if they can."""
+    assert top.aggregate is not None
+    if not view.layout.parts:
+        return "its aggregates cannot be added up from the view's own columns"
+    grows = only_grows(top.aggregate.input, batch)
+    for stored in view.layout.parts:
+        if stored.part.needs_growth and not grows:
+            what = "adds floating point numbers" if stored.part.kind is Kind.SUM else "is a minimum or maximum"
+            return f"{stored.column} {what}, and rows may have gone"
+    return None
+
+
+def _add(view: Compilable, top: Shape, batch: Batch) -> DeltaProgram:
+    """View += partial aggregates of the change."""
+    node = top.aggregate
+    assert node is not None
+    keys = tuple(Named(f"{KEY}{i}", k.expr) for i, k in enumerate(node.keys))
+    parts = tuple(
+        Named(f"{PART}{i}", s.part.change()) for i, s in enumerate(view.layout.parts)
+    )
+    partial = Partial(derive(node.input, batch), keys, parts)
+    # A group whose parts all stay the same is no change: its MERGE would be a commit for nothing.
+    moved = [_moved(f"{PART}{i}", s.part) for i, s in enumerate(view.layout.parts)]
+    condition = exp.or_(*(exp.maybe_parse(m, dialect="spark") for m in moved))
+    change = render(Filter(partial, condition))
+    updates, inserts = _stored_values(view, top)
+    return DeltaProgram(
+        view.view,
+        Method.ADD,
+        change,
+        statements.add(view.view, view.layout, updates, inserts),
+        None,
+        tables(view.plan),
+        "additive: partial aggregates of the change are added to the stored ones",
+    )
+
+
+def _moved(name: str, part: Part) -> str:
+    quoted = statements.quote(name)
+    if part.kind in (Kind.MIN, Kind.MAX):
+        return f"{quoted} IS NOT NULL"
+    return f"coalesce({quoted}, 0) <> 0"
+
+
+def _stored_values(view: Compilable, top: Shape) -> tuple[tuple[Column, ...], tuple[Column, ...]]:
+    """Return every stored column's value when a group is updated, and when it is new."""
+    updated = statements.new_parts(view.layout)
+    fresh = {
+        s.part: f"d.{statements.quote(f'{PART}{i}')}" for i, s in enumerate(view.layout.parts)
+    }
+    old_keys = [f"t.{statements.quote(k)}" for k in view.layout.keys]
+    new_keys = [f"d.{statements.quote(f'{KEY}{i}')}" for i in range(len(view.layout.keys))]
+    return (
+        _columns(view, top, updated, old_keys),
+        _columns(view, top, _cast_parts(fresh), new_keys),
+    )
+
+
+def _cast_parts(values: dict[Part, str]) -> dict[Part, str]:
+    return {
+        part: f"CAST({sql} AS {part.type})" if part.kind is Kind.SUM else sql
+        for part, sql in values.items()
+    }
+
+
+def _columns(
+    view: Compilable, top: Shape, parts: dict[Part, str], keys: list[str]
+) -> tuple[Column, ...]:
+    """Return all stored columns as SQL over given parts and keys."""
+    assert top.aggregate is not None
+    found = measures(top, view.types)
+    assert found is not None
+    values: dict[str, Expr] = {}
+    for key, sql in zip(top.aggregate.keys, keys, strict=True):
+        values[key.name] = exp.maybe_parse(sql, dialect="spark")
+    for named, measure in zip(top.aggregate.measures, found, strict=True):
+        values[named.name] = exp.maybe_parse(measure.value(parts), dialect="spark")
+    columns = [
+        Column(c.name, substitute(c.expr, values).sql(dialect="spark"))
+        for c in top.project.columns
+    ]
+    shown = {c.name for c in columns}
+    for name, sql in zip(view.layout.keys, keys, strict=True):
+        if name not in shown:
+            columns.append(Column(name, sql))
+    for stored in view.layout.parts:
+        if stored.column not in shown:
+            columns.append(Column(stored.column, parts[stored.part]))
+    return tuple(columns)
+
+
+def _replace(view: Compilable, top: Shape, batch: Batch, obstacle: str) -> DeltaProgram:
+    """View := re-evaluated rows, for the touched keys.
+
+    The source is *touched keys LEFT JOIN new rows*, so that groups without rows are deleted; rows
+    that are stored already are left out, so that nothing is written for them.
+    """
+    node = top.aggregate
+    assert node is not None
+    domain = domain_of(node, derive(node.input, batch))
+    keys = output(domain)
+    fresh = _stored_rows(view, top, Reference(DOMAIN, keys))
+    new, old = "n", "t"
+    stored = view.layout.stored
+    select = [f"k.{statements.quote(k)}" for k in keys]
+    select += [f"{new}.{statements.quote(PRESENT)}"]
+    select += [f"{new}.{statements.quote(c)}" for c in stored]
+    unchanged = " AND ".join(
+        f"{new}.{statements.quote(c)} <=> {old}.{statements.quote(c)}" for c in stored
+    )
+    query = exp.select(*select, dialect="spark").from_(f"{DOMAIN} AS k")
+    query = query.join(
+        exp.Subquery(this=fresh, alias=exp.TableAlias(this=exp.to_identifier(new))),
+        on=" AND ".join(
+            f"k.{statements.quote(k)} <=> {new}.{statements.quote('__hv_new_' + k)}" for k in keys
+        ),
+        join_type="left",
+        dialect="spark",
+    )
+    query = query.join(
+        f"(SELECT *, TRUE AS __hv_stored FROM {statements.target(view.view)}) AS {old}",
+        on=" AND ".join(
+            f"k.{statements.quote(k)} <=> {old}.{statements.quote(c)}"
+            for k, c in zip(keys, view.layout.keys, strict=True)
+        ),
+        join_type="left",
+        dialect="spark",
+    )
+    query = query.where(
+        f"({new}.{PRESENT} IS NULL AND {old}.__hv_stored IS NOT NULL) OR "
+        f"({new}.{PRESENT} IS NOT NULL AND "
+        f"({old}.__hv_stored IS NULL OR NOT ({unchanged})))",
+        dialect="spark",
+    )
+    query = query.with_(DOMAIN, as_=render(domain))
+    names = ", ".join(key.name for key in node.keys)
+    return DeltaProgram(
+        view.view,
+        Method.REPLACE,
+        query,
+        statements.replace(view.view, view.layout),
+        None,
+        tables(view.plan),
+        f"affected keys: touched groups ({names}) are re-evaluated, because {obstacle}",
+    )
+
+
+def _stored_rows(view: Compilable, top: Shape, domain: Plan) -> exp.Query:
+    """Return the query of all stored columns of the touched groups, at the new version."""
+    node = top.aggregate
+    assert node is not None
+    extra: list[Named] = []
+    for i, s in enumerate(view.layout.parts):
+        text = s.part.argument.sql(dialect="spark") if s.part.argument is not None else ""
+        call = exp.maybe_parse(s.part.call(text), dialect="spark")
+        extra.append(Named(f"{PART}{i}", call))
+    wide = Aggregate(node.input, node.keys, (*node.measures, *extra))
+    rows: Plan = restricted(wide, node.input, domain)
+    if top.having is not None:
+        rows = Filter(rows, top.having.condition)
+    columns = list(top.project.columns)
+    shown = {c.name for c in columns}
+    for name, key in zip(view.layout.keys, node.keys, strict=True):
+        if name not in shown:
+            columns.append(Named(name, column(key.name)))
+    for i, s in enumerate(view.layout.parts):
+        if s.column not in shown:
+            columns.append(Named(s.column, column(f"{PART}{i}")))
+    for i, key in enumerate(node.keys):
+        columns.append(Named(f"__hv_new_{KEY}{i}", column(key.name)))
+    columns.append(Named(PRESENT, exp.Boolean(this=True)))
+    return render(Project(rows, tuple(columns)))
+
+
+def _patch(view: Compilable, batch: Batch, epoch: str) -> DeltaProgram:
+    """View += signed rows."""
+    change = Consolidate(derive(view.plan, batch))
+    return DeltaProgram(
+        view.view,
+        Method.PATCH,
+        render(change),
+        statements.patch(view.view, view.layout, epoch),
+        statements.append(view.view, view.layout, epoch),
+        tables(view.plan),
+        "rows: the netted change is inserted and deleted row by row",
+    )
+
+
+__all__ = [
+    "Compilable",
+    "DeltaProgram",
+    "Domain",
+    "Join",
+    "Method",
+    "NotIncremental",
+    "Scan",
+    "compile_program",
+    "same",
+    "touched",
+]

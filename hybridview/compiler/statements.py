@@ -1,0 +1,207 @@
+"""The SQL that applies a view's change to its table: one statement, one commit.
+
+Relations have symbolic names: `v@target` is the view's table, `v@change` the change computed for
+it. Every statement fails (raise_error) rather than store a row that cannot be right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from hybridview.compiler import exact
+from hybridview.compiler.layout import EPOCH, ROW, Layout
+from hybridview.compiler.measures import Kind, Measure, Part
+from hybridview.schema import HIDDEN, WEIGHT
+
+KEY = f"{HIDDEN}key_"
+PART = f"{HIDDEN}part_"
+PRESENT = f"{HIDDEN}present"
+CORRUPT = "hybridview: the stored view does not hold the rows this change takes away"
+
+
+def quote(name: str) -> str:
+    """Return an identifier in backticks, whatever it contains."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def literal(text: str) -> str:
+    """Return a string literal, whatever it contains."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A visible column of an aggregate view and its value over the parts, or over its keys."""
+
+    name: str
+    sql: str
+
+
+def target(view: str) -> str:
+    return quote(f"{view}@target")
+
+
+def change(view: str) -> str:
+    return quote(f"{view}@change")
+
+
+def _list(items: Iterable[str]) -> str:
+    return ", ".join(items)
+
+
+def _fail(type_name: str = "bigint") -> str:
+    return f"CAST(raise_error({literal(CORRUPT)}) AS {type_name})"
+
+
+def _on_keys(layout: Layout) -> str:
+    pairs = [f"t.{quote(k)} <=> d.{quote(f'{KEY}{i}')}" for i, k in enumerate(layout.keys)]
+    return " AND ".join(pairs) if pairs else "TRUE"
+
+
+def new_parts(layout: Layout) -> dict[Part, str]:
+    """Return each part's value after the change, as SQL over t (stored) and d (change)."""
+    values: dict[Part, str] = {}
+    for index, stored in enumerate(layout.parts):
+        values[stored.part] = _combine(
+            stored.part, f"t.{quote(stored.column)}", f"d.{quote(f'{PART}{index}')}"
+        )
+    return values
+
+
+def _combine(part: Part, old: str, change: str) -> str:
+    match part.kind:
+        case Kind.ROWS | Kind.NONNULL:
+            return f"({old} + {change})"
+        case Kind.SUM:
+            zero = f"CAST(0 AS {part.type.upper()})"
+            total = exact.add(
+                f"coalesce({old}, {zero})", f"CAST(coalesce({change}, {zero}) AS {part.type})", part.type
+            )
+            return f"({total})"
+        case Kind.MIN:
+            return f"least({old}, {change})"
+        case Kind.MAX:
+            return f"greatest({old}, {change})"
+
+
+def add(view: str, layout: Layout, updates: tuple[Column, ...], inserts: tuple[Column, ...]) -> str:
+    """Return the MERGE that adds partial aggregates to stored ones.
+
+    `updates` and `inserts` give every stored column, the former over t and d, the latter over d.
+    """
+    rows = layout.rows
+    assert rows is not None
+    index = layout.parts.index(rows)
+    delta = f"d.{quote(f'{PART}{index}')}"
+    total = f"t.{quote(rows.column)} + {delta}"
+    lines = [
+        f"MERGE INTO {target(view)} AS t",
+        f"USING {change(view)} AS d",
+        f"ON {_on_keys(layout)}",
+    ]
+    if layout.keys:
+        lines.append(f"WHEN MATCHED AND {total} = 0 THEN DELETE")
+    sets = _list(f"{quote(c.name)} = {_checked(c, rows.column, total)}" for c in updates)
+    lines.append(f"WHEN MATCHED THEN UPDATE SET {sets}")
+    names = _list(quote(c.name) for c in inserts)
+    values = _list(_checked(c, rows.column, delta, least=1) for c in inserts)
+    lines.append(f"WHEN NOT MATCHED THEN INSERT ({names}) VALUES ({values})")
+    return "\n".join(lines)
+
+
+def _checked(column: Column, rows: str, total: str, least: int = 0) -> str:
+    """Return a column's value; a group that would have fewer than `least` rows stops it all."""
+    if column.name != rows:
+        return column.sql
+    return f"CASE WHEN {total} < {least} THEN {_fail()} ELSE {column.sql} END"
+
+
+def replace(view: str, layout: Layout) -> str:
+    """Return the MERGE that puts re-evaluated rows in the place of the touched ones."""
+    columns = layout.stored
+    sets = _list(f"{quote(c)} = d.{quote(c)}" for c in columns)
+    names = _list(quote(c) for c in columns)
+    values = _list(f"d.{quote(c)}" for c in columns)
+    return "\n".join(
+        [
+            f"MERGE INTO {target(view)} AS t",
+            f"USING {change(view)} AS d",
+            f"ON {_on_keys(layout)}",
+            f"WHEN MATCHED AND d.{quote(PRESENT)} IS NULL THEN DELETE",
+            f"WHEN MATCHED THEN UPDATE SET {sets}",
+            f"WHEN NOT MATCHED AND d.{quote(PRESENT)} IS NOT NULL "
+            f"THEN INSERT ({names}) VALUES ({values})",
+        ]
+    )
+
+
+def insertions(view: str, layout: Layout, epoch: str) -> str:
+    """Return the SELECT of the rows a change brings, each as often as it weighs, with new ids."""
+    columns = _list(f"d.{quote(c)}" for c in layout.visible)
+    return (
+        f"SELECT {columns}, CAST({epoch} AS BIGINT) AS {quote(EPOCH)}, "
+        f"monotonically_increasing_id() AS {quote(ROW)}\n"
+        f"FROM {change(view)} AS d LATERAL VIEW explode(sequence(1, d.{quote(WEIGHT)})) AS copy\n"
+        f"WHERE d.{quote(WEIGHT)} > 0"
+    )
+
+
+def append(view: str, layout: Layout, epoch: str) -> str:
+    """Return the INSERT for a change that only brings rows: the table is not read."""
+    names = _list(quote(c) for c in layout.stored)
+    return f"INSERT INTO {target(view)} ({names})\n{insertions(view, layout, epoch)}"
+
+
+def patch(view: str, layout: Layout, epoch: str) -> str:
+    """Return the MERGE that deletes as many copies of each row as went, and inserts new rows.
+
+    The stored copies of a row are ranked by their hidden id and the first ones go; finding fewer
+    than must go means that the table is not what its record says.
+    """
+    same = " AND ".join(f"t.{quote(c)} <=> d.{quote(c)}" for c in layout.visible)
+    of_row = _list(f"d.{quote(c)}" for c in layout.visible)
+    gone = (
+        f"SELECT {of_row}, t.{quote(EPOCH)}, t.{quote(ROW)}, -d.{quote(WEIGHT)} AS {quote(WEIGHT)},\n"
+        f"  row_number() OVER (PARTITION BY {of_row} ORDER BY t.{quote(EPOCH)}, t.{quote(ROW)}) "
+        f"AS {quote(HIDDEN + 'rank')},\n"
+        f"  count(t.{quote(ROW)}) OVER (PARTITION BY {of_row}) AS {quote(HIDDEN + 'found')}\n"
+        f"FROM (SELECT * FROM {change(view)} WHERE {quote(WEIGHT)} < 0) AS d\n"
+        f"LEFT JOIN {target(view)} AS t ON {same}"
+    )
+    visible = _list(quote(c) for c in layout.visible)
+    found, rank, weight = (quote(HIDDEN + "found"), quote(HIDDEN + "rank"), quote(WEIGHT))
+    deletions = (
+        f"SELECT {visible}, {quote(EPOCH)} AS {quote(HIDDEN + 'old_epoch')}, "
+        f"CASE WHEN {found} < {weight} THEN {_fail()} ELSE {quote(ROW)} END "
+        f"AS {quote(HIDDEN + 'old_row')}, "
+        f"CAST(NULL AS BIGINT) AS {quote(EPOCH)}, CAST(NULL AS BIGINT) AS {quote(ROW)}\n"
+        f"FROM ({gone})\nWHERE {rank} <= {weight}"
+    )
+    arrivals = (
+        f"SELECT {visible}, CAST(NULL AS BIGINT), CAST(NULL AS BIGINT), "
+        f"{quote(EPOCH)}, {quote(ROW)}\nFROM ({insertions(view, layout, epoch)})"
+    )
+    names = _list(quote(c) for c in layout.stored)
+    values = _list(f"d.{quote(c)}" for c in layout.stored)
+    return "\n".join(
+        [
+            f"MERGE INTO {target(view)} AS t",
+            f"USING ({deletions}\nUNION ALL\n{arrivals}) AS d",
+            f"ON t.{quote(EPOCH)} = d.{quote(HIDDEN + 'old_epoch')} "
+            f"AND t.{quote(ROW)} = d.{quote(HIDDEN + 'old_row')}",
+            "WHEN MATCHED THEN DELETE",
+            f"WHEN NOT MATCHED AND d.{quote(HIDDEN + 'old_row')} IS NULL "
+            f"THEN INSERT ({names}) VALUES ({values})",
+        ]
+    )
+
+
+def overwrite(view: str, layout: Layout, load: str) -> str:
+    """Return the statement that puts a full result in the place of all stored rows."""
+    names = _list(quote(c) for c in layout.stored)
+    return f"INSERT OVERWRITE {target(view)} ({names})\n{load}"
+
+
+__all__ = ["Measure", "add", "append", "literal", "overwrite", "patch", "quote", "replace"]

@@ -1,0 +1,70 @@
+"""A view's text + the schemas of its sources -> its plan, its layout, and the query that loads it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from hybridview.algebra.plan import Aggregate, Plan, Project, walk
+from hybridview.compiler.layout import EPOCH, ROW, Layout, LayoutKind, lay_out
+from hybridview.compiler.measures import Types
+from hybridview.compiler.normalise import normalise
+from hybridview.compiler.program import Compilable
+from hybridview.sql.load import counting_copies, with_columns, with_row_ids
+from hybridview.sql.resolve import Relation, rename
+
+
+def plan_view(relation: Relation, names: tuple[str, ...]) -> Plan:
+    """Return a view's normalised plan; `names` are its columns in Spark's own analysis."""
+    return normalise(rename(relation, names))
+
+
+def arguments(plan: Plan) -> dict[str, tuple[exp.Expression, Plan]]:
+    """Return every aggregate argument and the plan it is evaluated over, by its text."""
+    found: dict[str, tuple[exp.Expression, Plan]] = {}
+    for node in walk(plan):
+        if not isinstance(node, Aggregate):
+            continue
+        for measure in node.measures:
+            argument = measure.expr.this
+            if isinstance(argument, exp.Distinct) or argument is None:
+                continue
+            if not isinstance(argument, exp.Star):
+                found.setdefault(argument.sql(dialect="spark"), (argument, node.input))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledView:
+    """A view ready for `compile_program`, and the query that fills its table."""
+
+    compilable: Compilable
+    load: str
+
+
+def compile_view(
+    name: str, query: str, parsed: exp.Query, relation: Relation, plan: Plan, types: Types
+) -> CompiledView:
+    """Lay out a view and prepare its load."""
+    distinct = isinstance(parsed, exp.Select) and bool(parsed.args.get("distinct"))
+    spelling = relation.spelling
+    if distinct and spelling is not None:
+        # The aggregate at the top is DISTINCT itself; its keys are the columns.
+        spelling = {}
+    layout = lay_out(plan, types, spelling, distinct)
+    return CompiledView(Compilable(name, plan, layout, types), load_query(query, layout))
+
+
+def load_query(query: str, layout: Layout, epoch: str = "0") -> str:
+    """Return the query that computes all stored columns of a view."""
+    if layout.kind is LayoutKind.BAG:
+        return with_row_ids(query, epoch, EPOCH, ROW)
+    if layout.distinct:
+        return counting_copies(query, layout.hidden[0].name)
+    if layout.hidden:
+        return with_columns(query, tuple((h.name, h.sql) for h in layout.hidden))
+    return query
+
+
+__all__ = ["CompiledView", "Project", "arguments", "compile_view", "load_query", "plan_view"]
