@@ -1,10 +1,13 @@
 """A second engine for delta programs: base tables, changes and views in DuckDB, without a JVM.
 
-It proves the algebra. The plain side of every comparison is the user's text translated directly.
+It proves the algebra. The plain side of every comparison is the user's text translated directly,
+never SQL rebuilt from a plan.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,117 +15,261 @@ import duckdb
 import sqlglot
 
 from hybridview.algebra.expressions import Named
-from hybridview.algebra.plan import Project
+from hybridview.algebra.plan import Project, tables
 from hybridview.compiler.batch import Batch
-from hybridview.compiler.program import DeltaProgram, Method, compile_program
+from hybridview.compiler.program import DeltaProgram, Method, NotIncremental, compile_program
 from hybridview.compiler.render import render, text
 from hybridview.compiler.view import CompiledView, arguments, compile_view, plan_view
 from hybridview.schema import WEIGHT, Column, TableSchema
 from hybridview.sql.parse import parse_definition, parse_query
 from hybridview.sql.resolve import resolve
-
-Row = tuple[Any, ...]
+from tests.support.cases import Refresh, Row, Script, comparable
 
 SPARK_TYPES = {"HUGEINT": "decimal(38,0)", "INTEGER": "int", "VARCHAR": "string"}
 
+SETUP = """
+-- DuckDB computes INSERT values for matched rows too, so the alarm is a mark, not an error:
+-- a mark that reaches a stored row shows up as a difference.
+CREATE OR REPLACE MACRO raise_error(message) AS -999999;
+CREATE OR REPLACE MACRO monotonically_increasing_id() AS (row_number() OVER ());
+CREATE OR REPLACE MACRO pmod(a, b) AS (((a % b) + b) % b);
+"""
+
+Signed = Sequence[tuple[Row, int]]
+"""Rows with weights: +1 comes, -1 goes."""
+
+Outcome = DeltaProgram | NotIncremental | None
+"""What a refresh did to a view: ran a program, recomputed it for a reason, or nothing."""
+
+
+def connect() -> Any:
+    """Return a connection for small tables: one thread, because handing work out costs more."""
+    return duckdb.connect(config={"threads": 1})
+
 
 def to_duck(sql: str) -> str:
+    """Translate Spark SQL."""
     return sqlglot.transpile(sql, read="spark", write="duckdb")[0]
+
+
+def schema(name: str, **columns: str) -> TableSchema:
+    """Return a table's schema; types are Spark's."""
+    return TableSchema(name, tuple(Column(n, t) for n, t in columns.items()))
+
+
+def bag(rows: Iterable[Row]) -> Counter[Row]:
+    """Return rows with the number of their copies, in a form that compares across engines."""
+    return Counter(tuple(comparable(value) for value in row) for row in rows)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A program and its statements in DuckDB's SQL."""
+
+    program: DeltaProgram
+    change: str
+    apply: str
+    without_deletes: str | None
 
 
 @dataclass
 class Duck:
-    """Some base tables and one view over them."""
+    """Base tables, and views over them or over each other.
+
+    A given connection is emptied first, so that one connection can serve many cases.
+    """
 
     schemas: dict[str, TableSchema]
-    connection: Any = field(default_factory=lambda: duckdb.connect())
+    connection: Any = field(default_factory=connect)
+    views: dict[str, CompiledView] = field(default_factory=dict)
+    texts: dict[str, str] = field(default_factory=dict)
+    rows: dict[str, list[Row]] = field(default_factory=dict)
+    """The rows of each base table."""
+    prepared: dict[tuple[str, Batch], Prepared] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        run = self.connection.execute
-        # DuckDB computes INSERT values for matched rows too, so the alarm is a mark, not an error:
-        # a mark that reaches a stored row shows up as a difference.
-        run("CREATE MACRO raise_error(message) AS -999999")
-        run("CREATE MACRO monotonically_increasing_id() AS (row_number() OVER ())")
-        run("CREATE MACRO pmod(a, b) AS (((a % b) + b) % b)")
-        for schema in self.schemas.values():
-            columns = ", ".join(
-                f'"{c.name}" {c.type.replace("string", "varchar")}' for c in schema.columns
-            )
-            run(f'CREATE TABLE "{schema.name}" ({columns})')
-            run(f'CREATE VIEW "{schema.name}@new" AS SELECT * FROM "{schema.name}"')
-            run(f'CREATE TABLE "{schema.name}@changes" ({columns}, {WEIGHT} BIGINT)')
+        self.schemas = dict(self.schemas)
+        self.connection.execute("DROP SCHEMA IF EXISTS store CASCADE; CREATE SCHEMA store")
+        self.connection.execute("USE store;" + SETUP)
+        for table in self.schemas.values():
+            self.rows[table.name] = []
+            columns = _columns(table)
+            self.connection.execute(f"CREATE TABLE {_quote(table.name)} ({columns})")
+            self._add_source(table.name, f"SELECT * FROM {_quote(table.name)}", columns)
+
+    def load(self, table: str, rows: Iterable[Row]) -> None:
+        """Add rows to a base table before any view is made of it."""
+        added = list(rows)
+        self.rows[table] += added
+        self._insert(table, added)
 
     def create(self, name: str, sql: str) -> CompiledView:
-        """Compile a view and load it from its text."""
+        """Compile a view, load it from its text, and let later views read it."""
         definition = parse_definition(sql)
         parsed = parse_query(definition)
         relation = resolve(parsed, self.schemas)
-        shown = self.connection.execute(f"DESCRIBE {to_duck(sql)}").fetchall()
+        shown = self._fetch(f"DESCRIBE {to_duck(sql)}")
         plan = plan_view(relation, tuple(row[0] for row in shown))
         types = {}
         for key, (argument, below) in arguments(plan).items():
             query = to_duck(text(render(Project(below, (Named("a", argument),)))))
-            found = self.connection.execute(f"DESCRIBE {query}").fetchall()[0][1]
-            types[key] = SPARK_TYPES.get(found, found.lower())
+            types[key] = _spark_type(self._fetch(f"DESCRIBE {query}")[0][1])
         view = compile_view(name, definition.query, parsed, relation, plan, types)
-        self.connection.execute(f'CREATE TABLE "{name}@target" AS {to_duck(view.load)}')
+        self._load(view)
+        self.views[name], self.texts[name] = view, sql
+        columns = tuple(Column(row[0], _spark_type(row[1])) for row in shown)
+        self.schemas[name] = TableSchema(name, columns)
+        visible = ", ".join(_quote(column.name) for column in columns)
+        stored = f"SELECT {visible} FROM {_quote(name, '@target')}"
+        self.connection.execute(f"CREATE VIEW {_quote(name)} AS {stored}")
+        self._add_source(name, stored, _columns(self.schemas[name]))
         return view
 
-    def change(self, changes: dict[str, list[tuple[Row, int]]]) -> Batch:
-        """Apply signed rows to the base tables and remember them as the batch."""
-        appended = set()
-        for table in self.schemas:
-            self.connection.execute(f'DELETE FROM "{table}@changes"')
-        for table, rows in changes.items():
-            if all(weight > 0 for _, weight in rows):
-                appended.add(table)
-            for row, weight in rows:
-                marks = ", ".join("?" for _ in row)
-                self.connection.execute(
-                    f'INSERT INTO "{table}@changes" VALUES ({marks}, {weight})', list(row)
-                )
+    def change(self, changes: Mapping[str, Signed]) -> Batch:
+        """Apply signed rows to the base tables, and let them be the changes of the next refresh."""
+        for name in self.schemas:
+            self.connection.execute(f"DELETE FROM {_quote(name, '@changes')}")
+        batch = Batch(frozenset(), frozenset())
+        for table, signed in changes.items():
+            for row, weight in signed:
                 if weight > 0:
-                    self.connection.execute(f'INSERT INTO "{table}" VALUES ({marks})', list(row))
+                    self.rows[table].append(row)
                 else:
-                    self._delete_one(table, row)
-        return Batch(frozenset(t for t, rows in changes.items() if rows), frozenset(appended))
-
-    def _delete_one(self, table: str, row: Row) -> None:
-        columns = self.schemas[table].names
-        same = " AND ".join(f'"{c}" IS NOT DISTINCT FROM ?' for c in columns)
-        self.connection.execute(
-            f'DELETE FROM "{table}" WHERE rowid = '
-            f'(SELECT min(rowid) FROM "{table}" WHERE {same})',
-            list(row),
-        )
+                    self.rows[table].remove(row)
+            self.connection.execute(f"DELETE FROM {_quote(table)}")
+            self._insert(table, self.rows[table])
+            batch = self._record(table, signed, batch)
+        return batch
 
     def refresh(self, view: CompiledView, batch: Batch, epoch: int) -> DeltaProgram:
-        """Run the view's delta program as the engine would."""
-        program = compile_program(view.compilable, batch, str(epoch))
-        name = program.view
-        change = to_duck(text(program.change))
-        self.connection.execute(f'CREATE OR REPLACE TABLE "{name}@change" AS {change}')
-        statement = program.apply
-        if program.method is Method.PATCH:
-            lost = self.connection.execute(
-                f'SELECT count(*) FROM "{name}@change" WHERE {WEIGHT} < 0'
-            ).fetchall()[0][0]
-            if not lost and program.without_deletes:
-                statement = program.without_deletes
-        self.connection.execute(to_duck(statement))
-        return program
+        """Run a view's delta program as the engine would."""
+        name = view.compilable.view
+        ready = self.prepared.get((name, batch)) or self._prepare(view, batch)
+        self.prepared[name, batch] = ready
+        self.connection.execute(f"SET VARIABLE epoch = {epoch}")
+        self.connection.execute(ready.change)
+        statement = ready.apply
+        if ready.without_deletes:
+            lost = f"SELECT count(*) FROM {_quote(name, '@change')} WHERE {WEIGHT} < 0"
+            if not self._fetch(lost)[0][0]:
+                statement = ready.without_deletes
+        self.connection.execute(statement)
+        return ready.program
+
+    def _prepare(self, view: CompiledView, batch: Batch) -> Prepared:
+        """Compile and translate a program; it depends on which tables changed, not on the rows."""
+        program = compile_program(view.compilable, batch, "getvariable('epoch')")
+        change = to_duck(text(program.change, pretty=False))
+        insert = program.without_deletes if program.method is Method.PATCH else None
+        return Prepared(
+            program,
+            f"CREATE OR REPLACE TABLE {_quote(program.view, '@change')} AS {change}",
+            to_duck(program.apply),
+            to_duck(insert) if insert else None,
+        )
+
+    def refresh_all(self, batch: Batch, epoch: int) -> dict[str, Outcome]:
+        """Refresh all views, parents first, and say of each what was done.
+
+        A view whose program does not exist is recomputed. A child's change is its parent's netted
+        change, each copy a row of its own, whatever was done to the parent.
+        """
+        done: dict[str, Outcome] = {}
+        for name, view in self.views.items():
+            before = Counter(self._rows(name))
+            done[name] = None
+            if batch.changed & set(tables(view.compilable.plan)):
+                try:
+                    done[name] = self.refresh(view, batch, epoch)
+                except NotIncremental as reason:
+                    done[name] = reason
+                    self._load(view)
+            after = Counter(self._rows(name))
+            gained = [(row, 1) for row in (after - before).elements()]
+            lost = [(row, -1) for row in (before - after).elements()]
+            batch = self._record(name, [*gained, *lost], batch)
+        return done
+
+    def stored(self, view: str) -> Counter[Row]:
+        """Return the rows of a view's table, without hidden columns."""
+        return bag(self._rows(view))
+
+    def fresh(self, view: str) -> Counter[Row]:
+        """Return the rows the view's own text gives now."""
+        return bag(self._fetch(to_duck(self.texts[view])))
 
     def difference(self, view: CompiledView, sql: str) -> tuple[list[Row], list[Row]]:
         """Return the rows the stored view misses and those it has too much."""
-        layout = view.compilable.layout
-        visible = ", ".join('"' + c.replace('"', '""') + '"' for c in layout.visible)
-        stored = f'SELECT {visible} FROM "{view.compilable.view}@target"'
-        fresh = to_duck(sql)
-        missing = f"({fresh}) EXCEPT ALL ({stored})"
-        extra = f"({stored}) EXCEPT ALL ({fresh})"
-        run = self.connection.execute
-        return run(missing).fetchall(), run(extra).fetchall()
+        stored, fresh = self.stored(view.compilable.view), bag(self._fetch(to_duck(sql)))
+        return list((fresh - stored).elements()), list((stored - fresh).elements())
+
+    def _load(self, view: CompiledView) -> None:
+        target = _quote(view.compilable.view, "@target")
+        self.connection.execute(f"CREATE OR REPLACE TABLE {target} AS {to_duck(view.load)}")
+
+    def _rows(self, view: str) -> list[Row]:
+        return self._fetch(f"SELECT * FROM {_quote(view)}")
+
+    def _add_source(self, name: str, new: str, columns: str) -> None:
+        self.connection.execute(f"CREATE VIEW {_quote(name, '@new')} AS {new}")
+        self.connection.execute(
+            f"CREATE TABLE {_quote(name, '@changes')} ({columns}, {WEIGHT} BIGINT)"
+        )
+
+    def _record(self, name: str, signed: Signed, batch: Batch) -> Batch:
+        """Store a relation's change, and return the batch that has it too."""
+        if not signed:
+            return batch
+        self._insert(f"{name}@changes", [(*row, weight) for row, weight in signed])
+        grows = all(weight > 0 for _, weight in signed)
+        return Batch(batch.changed | {name}, batch.appended | ({name} if grows else set()))
+
+    def _insert(self, table: str, rows: Sequence[Row]) -> None:
+        if rows:
+            values = ", ".join(f"({', '.join(map(_literal, row))})" for row in rows)
+            self.connection.execute(f"INSERT INTO {_quote(table)} VALUES {values}")
+
+    def _fetch(self, sql: str) -> list[Row]:
+        found: list[Row] = self.connection.execute(sql).fetchall()
+        return found
 
 
-def schema(name: str, **columns: str) -> TableSchema:
-    return TableSchema(name, tuple(Column(n, t) for n, t in columns.items()))
+def open_script(script: Script, connection: Any) -> Duck:
+    """Return an engine with a script's tables, without rows, and no views yet."""
+    schemas = {
+        table.name: TableSchema(table.name, tuple(Column(n, t) for n, t in table.columns))
+        for table in script.tables
+    }
+    return Duck(schemas, connection)
+
+
+def signed_rows(refresh: Refresh) -> dict[str, list[tuple[Row, int]]]:
+    """Return a refresh's changes as `Duck.change` takes them."""
+    changes: dict[str, list[tuple[Row, int]]] = {}
+    for change in refresh.changes:
+        rows = changes.setdefault(change.table, [])
+        rows += [(row.values, row.weight) for row in change.rows]
+    return changes
+
+
+def _quote(name: str, suffix: str = "") -> str:
+    return '"' + (name + suffix).replace('"', '""') + '"'
+
+
+def _literal(value: Any) -> str:
+    if value is None:
+        return "NULL"
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return str(value)
+    return "'" + str(value).replace("'", "''") + "'"
+
+
+def _columns(table: TableSchema) -> str:
+    """Return a table's columns as DuckDB declares them."""
+    return ", ".join(
+        f"{_quote(c.name)} {c.type.replace('string', 'varchar')}" for c in table.columns
+    )
+
+
+def _spark_type(duck_type: str) -> str:
+    return SPARK_TYPES.get(duck_type, duck_type.lower())

@@ -1,0 +1,96 @@
+"""Plan -> text: one operator per line, inputs indented."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from hybridview.algebra.expressions import Expr, Named
+from hybridview.algebra.plan import (
+    Aggregate,
+    Changes,
+    Consolidate,
+    Distinct,
+    Domain,
+    Empty,
+    Expand,
+    Filter,
+    Join,
+    Negate,
+    Partial,
+    Plan,
+    Project,
+    Reference,
+    Restrict,
+    Scan,
+    Union,
+    children,
+)
+
+
+def show(plan: Plan) -> str:
+    """Return a plan as an indented tree."""
+    return "\n".join(_lines(plan, 0))
+
+
+def _lines(plan: Plan, depth: int) -> list[str]:
+    lines = ["  " * depth + _label(plan)]
+    for child in children(plan):
+        lines += _lines(child, depth + 1)
+    return lines
+
+
+def _label(plan: Plan) -> str:
+    match plan:
+        case Scan(table, alias, columns):
+            return f"Scan {_aliased(table, alias)} ({', '.join(columns)})"
+        case Changes(table, alias, columns):
+            return f"Changes of {_aliased(table, alias)} ({', '.join(columns)})"
+        case Empty():
+            return "Empty"
+        case Filter(_, condition):
+            return f"Filter {_sql(condition)}"
+        case Project(_, columns):
+            return f"Project {_named(columns)}"
+        case Join(_, _, condition):
+            return f"Join on {_sql(condition)}" if condition is not None else "Cross join"
+        case Union():
+            return "Union all"
+        case Aggregate(_, keys, measures) if not measures:
+            return f"Distinct {_named(keys)}"
+        case Aggregate(_, keys, measures):
+            by = f" by {_named(keys)}" if keys else ""
+            return f"Aggregate {_named(measures)}{by}"
+        case Distinct():
+            return "Distinct"
+        case Negate():
+            return "Negate"
+        case Consolidate():
+            return "Consolidate"
+        case Expand():
+            return "Expand"
+        case Domain(_, keys):
+            return f"Touched keys {_named(keys)}"
+        case Restrict(_, _, keys):
+            return f"Restrict to touched ({', '.join(_sql(k) for k in keys)})"
+        case Partial(_, keys, partials):
+            return f"Partial {_named(partials)} by {_named(keys)}"
+        case Reference(name, _):
+            return f"Reference {name}"
+        case _:
+            assert_never(plan)
+
+
+def _aliased(table: str, alias: str) -> str:
+    return table if table == alias else f"{table} as {alias}"
+
+
+def _sql(expr: Expr) -> str:
+    return expr.sql(dialect="spark").replace("`", "")
+
+
+def _named(columns: tuple[Named, ...]) -> str:
+    shown = []
+    for named in columns:
+        sql = _sql(named.expr)
+        shown.append(sql if sql == named.name else f"{sql} as {named.name}")
+    return ", ".join(shown)

@@ -1,0 +1,327 @@
+"""The store's bookkeeping table: records appended, folded into what the store knows now.
+
+One append-only Delta table. Paths in it are relative to the store, so that a store can be moved.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake.exceptions import CommitFailedError
+
+from hybridview.errors import RaceLostError, ReadOnlyStoreError, StoreFormatError, StoreMissingError
+from hybridview.schema import Column, TableSchema, VersionVector
+
+FORMAT = 1
+FOLDER = "_hybridview"
+COMPACT_EVERY = 64
+
+_SCHEMA = pa.schema([("kind", pa.string()), ("payload", pa.string()), ("format", pa.int32())])
+
+
+@dataclass(frozen=True, slots=True)
+class TableRecord:
+    """A base table: where it is, and what it looked like when it was registered."""
+
+    name: str
+    location: str
+    table_id: str
+    columns: tuple[Column, ...]
+    key: tuple[str, ...] = ()
+    catalog_name: str = ""
+
+    @property
+    def schema(self) -> TableSchema:
+        return TableSchema(self.name, self.columns)
+
+
+@dataclass(frozen=True, slots=True)
+class ViewRecord:
+    """A view: its author's text, what Spark's analysis said about it, and where its rows are."""
+
+    id: str
+    name: str
+    folder: str
+    query: str
+    comment: str
+    cluster_by: tuple[str, ...]
+    properties: Mapping[str, str]
+    columns: tuple[Column, ...]
+    sources: Mapping[str, tuple[Column, ...]]
+    """The tables and views it reads, with the columns they had at creation."""
+    types: Mapping[str, str]
+    """Spark's type of every aggregate argument."""
+    settings: Mapping[str, str]
+    """Session settings that change answers."""
+    source: str = "<sql>"
+    created_at: str = ""
+
+    @property
+    def schema(self) -> TableSchema:
+        return TableSchema(self.name, self.columns)
+
+
+@dataclass(frozen=True, slots=True)
+class ViewState:
+    """Where a view stands in a published epoch."""
+
+    name: str
+    view_id: str
+    version: int | None
+    table_id: str
+    inputs: VersionVector
+    executed: str
+    reason: str = ""
+    seconds: float = 0.0
+    rows: Mapping[str, int] = field(default_factory=dict)
+    error: str = ""
+    method: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RefreshRecord:
+    """One refresh that was published: its epoch, and every view's state in it."""
+
+    epoch: int
+    attempt: str
+    strategy: str
+    started_at: str
+    seconds: float
+    views: tuple[ViewState, ...]
+
+    def view(self, name: str) -> ViewState | None:
+        return next((v for v in self.views if v.name == name), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    """Everything the records say, folded."""
+
+    store_id: str
+    tables: Mapping[str, TableRecord]
+    views: Mapping[str, ViewRecord]
+    refreshes: tuple[RefreshRecord, ...]
+
+    @property
+    def epoch(self) -> int:
+        """The newest published epoch; 0 before the first."""
+        return max((r.epoch for r in self.refreshes), default=0)
+
+    def published(self, epoch: int | None = None) -> RefreshRecord | None:
+        """Return the newest refresh, or that of an epoch."""
+        if epoch is None:
+            return max(self.refreshes, key=lambda r: r.epoch, default=None)
+        return next((r for r in self.refreshes if r.epoch == epoch), None)
+
+    def state(self, view: ViewRecord, epoch: int | None = None) -> ViewState | None:
+        """Return a view's state in an epoch; None if this view was never loaded."""
+        record = self.published(epoch)
+        found = record.view(view.name) if record else None
+        if found is None or found.view_id != view.id or found.version is None:
+            return None
+        return found
+
+    def schema(self, name: str) -> TableSchema | None:
+        """Return the columns of a table or view; names compare without case."""
+        for group in (self.tables, self.views):
+            record = group.get(name.lower())
+            if record is not None:
+                return record.schema
+        return None
+
+    def schemas(self) -> dict[str, TableSchema]:
+        found = {r.name: r.schema for r in self.tables.values()}
+        return {**found, **{r.name: r.schema for r in self.views.values()}}
+
+    def dependents(self, name: str) -> tuple[str, ...]:
+        """Return the views that read a table or view directly."""
+        wanted = name.lower()
+        return tuple(
+            v.name for v in self.views.values() if wanted in {s.lower() for s in v.sources}
+        )
+
+    def ordered(self) -> tuple[ViewRecord, ...]:
+        """Return all views, parents before children."""
+        done: dict[str, ViewRecord] = {}
+
+        def visit(view: ViewRecord) -> None:
+            if view.name.lower() in done:
+                return
+            for source in view.sources:
+                parent = self.views.get(source.lower())
+                if parent is not None:
+                    visit(parent)
+            done[view.name.lower()] = view
+
+        for view in self.views.values():
+            visit(view)
+        return tuple(done.values())
+
+
+class CatalogReader(Protocol):
+    """Reads the records."""
+
+    def read(self) -> Catalog: ...
+
+
+class CatalogWriter(Protocol):
+    """Appends records."""
+
+    def append(self, kind: str, payload: Mapping[str, Any]) -> None: ...
+
+    def publish(self, record: RefreshRecord, store_id: str) -> None: ...
+
+
+class FolderCatalog:
+    """The bookkeeping table of a store in a local folder, read and written without a JVM."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.path = root / FOLDER
+
+    def exists(self) -> bool:
+        return (self.path / "_delta_log").is_dir()
+
+    def read(self) -> Catalog:
+        """Fold all records."""
+        if not self.exists():
+            raise StoreMissingError(
+                f'there is no store in "{self.root}"',
+                hint=f"Create one with: hybridview init {self.root}",
+            )
+        return fold(self._rows())
+
+    def _rows(self) -> list[tuple[str, dict[str, Any]]]:
+        table = DeltaTable(str(self.path)).to_pyarrow_table()
+        newest = max((f for f in table.column("format").to_pylist()), default=FORMAT)
+        if newest > FORMAT:
+            raise StoreFormatError(
+                f"the store was written by a newer hybridview (format {newest}, this one: {FORMAT})",
+                hint="Run: pip install --upgrade hybridview",
+            )
+        pairs = zip(table.column("kind").to_pylist(), table.column("payload"), strict=True)
+        rows = [(kind, json.loads(payload.as_py())) for kind, payload in pairs]
+        return sorted(rows, key=lambda row: int(row[1].get("seq", 0)))
+
+    def append(self, kind: str, payload: Mapping[str, Any], transaction: Any = None) -> None:
+        """Append one record; `transaction` makes a second append of the same id fail."""
+        version = DeltaTable(str(self.path)).version() + 1 if self.exists() else 0
+        row = {"seq": version, **payload}
+        data = pa.table(
+            {"kind": [kind], "payload": [json.dumps(row)], "format": [FORMAT]}, schema=_SCHEMA
+        )
+        properties = CommitProperties(app_transactions=[transaction]) if transaction else None
+        try:
+            write_deltalake(str(self.path), data, mode="append", commit_properties=properties)
+        except OSError as error:
+            raise ReadOnlyStoreError(
+                f'cannot write to the store in "{self.root}"',
+                detail=str(error).splitlines()[0],
+                hint=f"Check who owns it: ls -ld {self.root}",
+            ) from None
+        if version and version % COMPACT_EVERY == 0:
+            DeltaTable(str(self.path)).optimize.compact()
+
+    def publish(self, record: RefreshRecord, store_id: str) -> None:
+        """Append an epoch's record, and make sure that it is ours that counts.
+
+        Two appends never conflict by themselves. The transaction id makes the later of two
+        concurrent ones fail; the read-back catches one that came before ours was even planned.
+        """
+        try:
+            self.append("refresh", as_payload(record), Transaction(store_id, record.epoch))
+        except CommitFailedError as error:
+            raise _race_lost(record.epoch) from error
+        same = [p for kind, p in self._rows() if kind == "refresh" and p["epoch"] == record.epoch]
+        if same[0]["attempt"] != record.attempt:
+            raise _race_lost(record.epoch)
+
+
+def _race_lost(epoch: int) -> RaceLostError:
+    return RaceLostError(
+        f"another process published epoch {epoch} first",
+        detail="What this process wrote is not published; the next refresh takes it from there.",
+        hint="Run: hybridview refresh",
+    )
+
+
+def as_payload(record: Any) -> dict[str, Any]:
+    return asdict(record)
+
+
+def fold(rows: list[tuple[str, dict[str, Any]]]) -> Catalog:
+    """Return what a list of records, oldest first, adds up to."""
+    store_id = ""
+    tables: dict[str, TableRecord] = {}
+    views: dict[str, ViewRecord] = {}
+    refreshes: dict[int, RefreshRecord] = {}
+    for kind, payload in rows:
+        match kind:
+            case "store":
+                store_id = payload["id"]
+            case "table":
+                table = _table(payload)
+                tables[table.name.lower()] = table
+            case "table_removed":
+                tables.pop(payload["name"].lower(), None)
+            case "view":
+                view = _view(payload)
+                views[view.name.lower()] = view
+            case "view_dropped":
+                views.pop(payload["name"].lower(), None)
+            case "refresh":
+                refresh = _refresh(payload)
+                # The first record of an epoch counts; a later one lost the race.
+                refreshes.setdefault(refresh.epoch, refresh)
+    return Catalog(store_id, tables, views, tuple(refreshes.values()))
+
+
+def _columns(items: list[Mapping[str, str]]) -> tuple[Column, ...]:
+    return tuple(Column(c["name"], c["type"]) for c in items)
+
+
+def _table(payload: Mapping[str, Any]) -> TableRecord:
+    return TableRecord(
+        payload["name"],
+        payload["location"],
+        payload["table_id"],
+        _columns(payload["columns"]),
+        tuple(payload["key"]),
+        payload["catalog_name"],
+    )
+
+
+def _view(payload: Mapping[str, Any]) -> ViewRecord:
+    return ViewRecord(
+        payload["id"],
+        payload["name"],
+        payload["folder"],
+        payload["query"],
+        payload["comment"],
+        tuple(payload["cluster_by"]),
+        payload["properties"],
+        _columns(payload["columns"]),
+        {name: _columns(columns) for name, columns in payload["sources"].items()},
+        payload["types"],
+        payload["settings"],
+        payload["source"],
+        payload["created_at"],
+    )
+
+
+def _refresh(payload: Mapping[str, Any]) -> RefreshRecord:
+    views = tuple(ViewState(**view) for view in payload["views"])
+    return RefreshRecord(
+        payload["epoch"],
+        payload["attempt"],
+        payload["strategy"],
+        payload["started_at"],
+        payload["seconds"],
+        views,
+    )

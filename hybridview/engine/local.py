@@ -1,0 +1,89 @@
+"""Start a local Spark session with Delta Lake: tuned for small refreshes, and quiet."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from hybridview.engine.session import SparkPort
+from hybridview.errors import NoJavaError
+
+SETTINGS = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    # The default of 50 tasks per log replay costs seconds per commit on small tables.
+    "spark.databricks.delta.snapshotPartitions": "1",
+    "spark.sql.shuffle.partitions": "4",
+    "spark.driver.memory": "4g",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+}
+"""Defaults of the local session; settings from hybridview.toml win."""
+
+
+def check_java() -> None:
+    """Refuse early, in one line, when there is no Java 17 or newer."""
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    hint = "Run: apt-get install openjdk-17-jre-headless (Debian) or brew install openjdk@17 (macOS)"
+    if java is None or not Path(java).exists():
+        raise NoJavaError("Spark needs Java 17 or newer, and there is none", hint=hint)
+    found = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
+    words = found.stderr.split('"')
+    version = words[1].split(".")[0] if len(words) > 1 else ""
+    if version.isdigit() and int(version) < 17:
+        raise NoJavaError(f"Spark needs Java 17 or newer, and this is Java {version}", hint=hint)
+
+
+def start_local(settings: Mapping[str, str] | None = None) -> SparkPort:
+    """Return a running local session; the first start downloads Delta's JARs."""
+    check_java()
+    from delta import configure_spark_with_delta_pip
+    from pyspark.sql import SparkSession
+
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return SparkPort(active)
+    builder: Any = SparkSession.builder.appName("hybridview").master("local[*]")
+    for name, value in {**SETTINGS, **(settings or {})}.items():
+        builder = builder.config(name, value)
+    with _quiet():
+        if "SPARK_ENV_LOADED" in os.environ:  # under spark-submit the master is given
+            spark = SparkSession.builder.getOrCreate()
+        else:
+            spark = configure_spark_with_delta_pip(builder).getOrCreate()
+        spark.sparkContext.setLogLevel("OFF")
+    return SparkPort(spark, owned=True)
+
+
+def noise_file() -> Path:
+    """Return the file that takes what Spark would print."""
+    return Path(tempfile.gettempdir()) / f"hybridview-spark-{os.getuid()}.log"
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Send the JVM's own output to a file: it inherits the file descriptors at its start."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    saved = os.dup(1), os.dup(2)
+    log = os.open(noise_file(), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    try:
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        yield
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os.dup2(saved[0], 1)
+        os.dup2(saved[1], 2)
+        for descriptor in (*saved, log):
+            os.close(descriptor)

@@ -1,0 +1,98 @@
+"""The session port: SQL text in, rows out. One implementation, for a Spark session in process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from hybridview.compiler.statements import literal, quote
+
+
+class Session(Protocol):
+    """What the engine needs of Spark."""
+
+    def run(self, sql: str) -> list[tuple[Any, ...]]: ...
+
+    def describe(self, query: str) -> list[tuple[str, str]]: ...
+
+    def frame(self, query: str) -> Any: ...
+
+    def set(self, settings: Mapping[str, str]) -> None: ...
+
+    def unset(self, names: tuple[str, ...]) -> None: ...
+
+    def setting(self, name: str) -> str: ...
+
+    def register_feed(self, name: str, path: str, start: int, end: int) -> None: ...
+
+    def writer(self) -> Session: ...
+
+    def cancel(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+
+class SparkPort:
+    """A SparkSession behind the port."""
+
+    def __init__(self, spark: Any, owned: bool = False) -> None:
+        self.spark = spark
+        self.owned = owned
+
+    def run(self, sql: str) -> list[tuple[Any, ...]]:
+        """Run one statement and return its rows."""
+        return [tuple(row) for row in self.spark.sql(sql).collect()]
+
+    def describe(self, query: str) -> list[tuple[str, str]]:
+        """Return a query's column names and types by Spark's own analysis; runs no job."""
+        return [(row[0], row[1]) for row in self.spark.sql(f"DESCRIBE QUERY {query}").collect()]
+
+    def frame(self, query: str) -> Any:
+        """Return a query as a DataFrame, for the user."""
+        return self.spark.sql(query)
+
+    def set(self, settings: Mapping[str, str]) -> None:
+        for name, value in settings.items():
+            self.spark.conf.set(name, value)
+
+    def unset(self, names: tuple[str, ...]) -> None:
+        for name in names:
+            self.spark.conf.unset(name)
+
+    def setting(self, name: str) -> str:
+        return str(self.spark.conf.get(name))
+
+    def register_feed(self, name: str, path: str, start: int, end: int) -> None:
+        """Make a table's change feed readable under a name.
+
+        The one relation that is not made by SQL text: the function table_changes does not resolve
+        its own columns when it is joined (Spark 4.2, Delta 4.4).
+        """
+        reader = self.spark.read.format("delta").option("readChangeFeed", "true")
+        reader = reader.option("startingVersion", start).option("endingVersion", end)
+        reader.load(path).createOrReplaceTempView(quote(name))
+
+    def writer(self) -> Session:
+        """Return a session of its own: settings that carry transaction ids must not leak."""
+        return SparkPort(self.spark.newSession())
+
+    def cancel(self) -> None:
+        """Cancel what Spark is running."""
+        self.spark.sparkContext.cancelAllJobs()
+
+    def stop(self) -> None:
+        if self.owned:
+            self.spark.stop()
+
+
+def table_at(path: str, version: int | None = None) -> str:
+    """Return a Delta table in a folder, at a version, as a relation in SQL."""
+    base = f"delta.{quote(path)}"
+    return base if version is None else f"{base} VERSION AS OF {version}"
+
+
+def temp_view(name: str, query: str) -> str:
+    return f"CREATE OR REPLACE TEMPORARY VIEW {quote(name)} AS {query}"
+
+
+__all__ = ["Session", "SparkPort", "literal", "quote", "table_at", "temp_view"]

@@ -1,0 +1,57 @@
+"""Spark's exceptions -> errors a user can act on."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from hybridview.compiler.statements import CORRUPT
+from hybridview.errors import (
+    CorruptionError,
+    HybridviewError,
+    RefreshFailedError,
+    RejectedQueryError,
+)
+
+
+def spark_errors() -> tuple[type[BaseException], ...]:
+    """Return the exceptions Spark may raise; imported late, so that metadata commands stay light."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    return (PySparkException, Py4JError)
+
+
+def first_line(error: BaseException) -> str:
+    """Return the telling line of a Spark error, without stack traces."""
+    text = str(getattr(error, "desc", "") or error)
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    telling = [line for line in lines if re.match(r"\[[A-Z0-9_.]+\]", line)]
+    line = (telling or lines or [type(error).__name__])[0]
+    return re.sub(r"\s*SQLSTATE: \w+\s*$", "", line)
+
+
+def as_refresh_error(view: str, error: BaseException) -> HybridviewError:
+    """Explain why a view could not be refreshed; its old rows stay."""
+    text = str(error)
+    if CORRUPT in text:
+        return CorruptionError(
+            f'view "{view}" does not hold the rows this change takes away',
+            detail="Its table was changed in a way its record does not know.",
+            hint=f"Run: hybridview refresh {view} --strategy snapshot, then: hybridview doctor",
+        )
+    return RefreshFailedError(
+        f'view "{view}" could not be refreshed',
+        detail=first_line(error),
+        hint=f"See its plan with: hybridview explain {view}",
+    )
+
+
+def as_query_error(error: Any, where: str) -> RejectedQueryError:
+    """Explain why Spark refuses a view's query."""
+    return RejectedQueryError(
+        "Spark refuses the query",
+        where=where,
+        detail=first_line(error),
+        hint='Try the SELECT alone with: hybridview sql "SELECT ..."',
+    )

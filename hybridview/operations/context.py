@@ -1,0 +1,106 @@
+"""What every operation needs: the store's folder, its records, its settings, and Spark on demand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hybridview.catalog import Catalog, FolderCatalog, TableRecord, ViewRecord
+from hybridview.deltalog import FolderLog
+from hybridview.engine.session import Session, SparkPort
+from hybridview.errors import UnknownTableError, UnknownViewError
+from hybridview.operations.suggest import closest
+
+TABLES = "tables"
+VIEWS = "views"
+
+
+@dataclass
+class Context:
+    """A store at a folder. Spark starts when an operation first asks for it."""
+
+    root: Path
+    spark: Any = None
+    spark_settings: Mapping[str, str] = field(default_factory=dict)
+    ledger: FolderCatalog = field(init=False)
+    _port: Session | None = field(default=None, init=False)
+    _worker: Session | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        self.ledger = FolderCatalog(self.root)
+
+    def catalog(self) -> Catalog:
+        return self.ledger.read()
+
+    def port(self) -> Session:
+        """Return the user's session, or start a local one."""
+        if self._port is None:
+            if self.spark is not None:
+                self._port = SparkPort(self.spark)
+            else:
+                from hybridview.engine.local import start_local
+
+                self._port = start_local(self.spark_settings)
+        return self._port
+
+    def worker(self) -> Session:
+        """Return a session of our own: our temporary views and settings stay out of the user's."""
+        if self._worker is None:
+            self._worker = self.port().writer()
+        return self._worker
+
+    def close(self) -> None:
+        if self._port is not None:
+            self._port.stop()
+        self._port = self._worker = None
+
+    # Where things are. Locations in records are relative to the store where they can be.
+
+    def table_path(self, record: TableRecord) -> Path:
+        location = Path(record.location)
+        return location if location.is_absolute() else self.root / location
+
+    def view_path(self, record: ViewRecord) -> Path:
+        return self.root / VIEWS / record.folder
+
+    def path(self, catalog: Catalog, name: str) -> Path:
+        table = catalog.tables.get(name.lower())
+        if table is not None:
+            return self.table_path(table)
+        return self.view_path(catalog.views[name.lower()])
+
+    def log(self, catalog: Catalog, name: str) -> FolderLog:
+        return FolderLog(self.path(catalog, name))
+
+    def location_of(self, path: Path) -> str:
+        """Return how to record a folder: relative to the store if it lies inside."""
+        try:
+            return str(path.resolve().relative_to(self.root.resolve()))
+        except ValueError:
+            return str(path.resolve())
+
+
+def view_named(catalog: Catalog, name: str) -> ViewRecord:
+    """Return a view's record, or say which names come close."""
+    found = catalog.views.get(name.lower())
+    if found is None:
+        raise UnknownViewError(
+            f'there is no view "{name}"',
+            detail=closest(name, [v.name for v in catalog.views.values()], "views"),
+            hint="List the views with: hybridview status",
+        )
+    return found
+
+
+def table_named(catalog: Catalog, name: str) -> TableRecord:
+    """Return a base table's record, or say which names come close."""
+    found = catalog.tables.get(name.lower())
+    if found is None:
+        raise UnknownTableError(
+            f'there is no table "{name}"',
+            detail=closest(name, [t.name for t in catalog.tables.values()], "tables"),
+            hint="List the tables with: hybridview status",
+        )
+    return found

@@ -1,0 +1,265 @@
+"""A view's text -> its record: checked by us, analysed by Spark, changed nothing until it is right."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+from sqlglot import exp
+
+from hybridview.algebra.expressions import Named
+from hybridview.algebra.plan import Project
+from hybridview.catalog import Catalog, ViewRecord, as_payload
+from hybridview.compiler.render import render, text
+from hybridview.compiler.view import arguments, plan_view
+from hybridview.engine.session import Session, quote, temp_view
+from hybridview.engine.spark_errors import as_query_error, spark_errors
+from hybridview.errors import (
+    ColumnNamesError,
+    CycleError,
+    NameTakenError,
+    ReservedNameError,
+    UnknownColumnError,
+    UnknownTableError,
+    UnstorableTypeError,
+    UnsupportedSourceError,
+    UsageError,
+)
+from hybridview.operations.context import Context
+from hybridview.operations.names import check_name, folder_name
+from hybridview.operations.suggest import closest
+from hybridview.operations.tables import discover
+from hybridview.schema import HIDDEN, RESERVED_COLUMNS, Column, TableSchema
+from hybridview.sql.parse import Definition, parse_definition, parse_query
+from hybridview.sql.resolve import NoRule, UnknownTable, Unresolved, resolve, sources
+
+SETTINGS = ("spark.sql.session.timeZone", "spark.sql.ansi.enabled", "spark.sql.caseSensitive")
+"""Session settings that change a query's answer; kept with the view."""
+
+UNSTORABLE = ("void", "interval", "null")
+
+
+def create_view(
+    context: Context, name: str | None, sql: str, replace: bool = False, source: str = "<sql>"
+) -> ViewRecord:
+    """Check, analyse and record a view; the first refresh loads it."""
+    definition = parse_definition(sql, source)
+    wanted = name or definition.name
+    if not wanted:
+        raise UsageError(
+            "the view has no name",
+            hint="Write CREATE MATERIALIZED VIEW name AS ..., or give a name.",
+        )
+    check_name(wanted, "view")
+    catalog = context.catalog()
+    old = _check_free(catalog, wanted, replace)
+    parsed = parse_query(definition)
+    tables = _sources(definition, parsed)
+    catalog = discover(context, catalog, tables)
+    schemas = _schemas(catalog, definition, parsed, tables, wanted)
+    _check_columns(definition, parsed, schemas)
+    _check_cycle(catalog, wanted, tuple(schemas))
+    record = _analyse(context.worker(), definition, parsed, wanted, schemas, old)
+    context.ledger.append("view", as_payload(record))
+    return record
+
+
+def _check_free(catalog: Catalog, name: str, replace: bool) -> ViewRecord | None:
+    old = catalog.views.get(name.lower())
+    if catalog.schema(name) is None:
+        return None
+    if old is not None and replace:
+        return old
+    hint = f"Run: hybridview create {name} --replace" if old else "Choose another name."
+    raise NameTakenError(
+        f'the name "{name}" is taken', detail=f"It is a {'view' if old else 'table'}.", hint=hint
+    )
+
+
+def _sources(definition: Definition, parsed: exp.Query) -> tuple[str, ...]:
+    found: list[str] = []
+    for table in sources(parsed):
+        parts = [part.name for part in table.parts]
+        if len(parts) > 1:
+            kind = "files" if parts[0].lower() in ("parquet", "csv", "json", "orc") else "a table"
+            raise UnsupportedSourceError(
+                f'"{".".join(parts)}" is not a table of the store',
+                where=definition.place(table),
+                detail=f"A view reads registered tables and views; this names {kind} outside.",
+                hint=f"Register it: hybridview table add {parts[-1]} {'.'.join(parts)}",
+            )
+        found.append(parts[0])
+    return tuple(dict.fromkeys(found))
+
+
+def _schemas(
+    catalog: Catalog,
+    definition: Definition,
+    parsed: exp.Query,
+    names: tuple[str, ...],
+    view: str,
+) -> dict[str, TableSchema]:
+    """Return the sources' columns under their registered names."""
+    found: dict[str, TableSchema] = {}
+    for name in names:
+        schema = catalog.schema(name)
+        if name.lower() == view.lower():
+            raise CycleError(
+                f'view "{view}" would read itself', where=_place(definition, parsed, name)
+            )
+        if schema is None:
+            known = [t.name for t in (*catalog.tables.values(), *catalog.views.values())]
+            raise UnknownTableError(
+                f'there is no table or view "{name}"',
+                where=_place(definition, parsed, name),
+                detail=closest(name, known, "tables and views"),
+                hint=f"Register it: hybridview table add {name} PATH",
+            )
+        found.setdefault(schema.name, schema)
+    return found
+
+
+def _place(definition: Definition, parsed: exp.Query, name: str) -> str:
+    node = next((t for t in sources(parsed) if t.name.lower() == name.lower()), None)
+    return definition.place(node)
+
+
+def _check_columns(
+    definition: Definition, parsed: exp.Query, schemas: Mapping[str, TableSchema]
+) -> None:
+    """Report a misspelt column with its place, where our own resolution is sure of it."""
+    try:
+        resolve(parsed, schemas)
+    except Unresolved as miss:
+        if not miss.certain:
+            return  # Spark's analysis will say
+        raise UnknownColumnError(
+            f'there is no column "{miss.node.sql(dialect="spark")}"',
+            where=definition.place(miss.node),
+            detail=closest(miss.node.name, list(miss.candidates), "columns"),
+        ) from None
+    except (NoRule, UnknownTable):
+        return
+
+
+def _check_cycle(catalog: Catalog, name: str, reads: tuple[str, ...]) -> None:
+    """Refuse a view that reads something which reads it."""
+    path = [name]
+
+    def visit(current: str) -> None:
+        view = catalog.views.get(current.lower())
+        for source in view.sources if view is not None else ():
+            path.append(source)
+            if source.lower() == name.lower():
+                raise CycleError(
+                    f'view "{name}" would read itself',
+                    detail=f"The circle is {' -> '.join(path)}.",
+                    hint="Take one of these views out of the circle.",
+                )
+            visit(source)
+            path.pop()
+
+    for source in reads:
+        path.append(source)
+        visit(source)
+        path.pop()
+
+
+def _analyse(
+    session: Session,
+    definition: Definition,
+    parsed: exp.Query,
+    name: str,
+    schemas: Mapping[str, TableSchema],
+    old: ViewRecord | None,
+) -> ViewRecord:
+    """Let Spark name and type the view's columns, over empty tables of the same columns."""
+    for schema in schemas.values():
+        for symbol in (schema.name, f"{schema.name}@new"):
+            session.run(temp_view(symbol, _empty(schema)))
+    try:
+        described = session.describe(definition.query)
+    except spark_errors() as error:
+        raise as_query_error(error, definition.source) from None
+    columns = tuple(Column(column, kind) for column, kind in described)
+    _check_output(definition, columns)
+    _check_cluster(definition, columns)
+    return ViewRecord(
+        str(uuid.uuid4()),
+        old.name if old else name,
+        old.folder if old else folder_name(name),
+        definition.query,
+        definition.comment,
+        definition.cluster_by,
+        definition.properties,
+        columns,
+        {s.name: s.columns for s in schemas.values()},
+        _argument_types(session, parsed, schemas, columns),
+        {key: session.setting(key) for key in SETTINGS},
+        definition.source,
+        datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+
+
+def _empty(schema: TableSchema) -> str:
+    columns = ", ".join(f"CAST(NULL AS {c.type}) AS {quote(c.name)}" for c in schema.columns)
+    return f"SELECT {columns} WHERE FALSE"
+
+
+def _check_output(definition: Definition, columns: tuple[Column, ...]) -> None:
+    seen: set[str] = set()
+    for column in columns:
+        lowered = column.name.lower()
+        if lowered in seen:
+            raise ColumnNamesError(
+                f'the view has two columns "{column.name}"',
+                where=definition.source,
+                hint=f"Name one of them: SELECT ... AS {column.name}_2",
+            )
+        if lowered.startswith(HIDDEN) or lowered in RESERVED_COLUMNS:
+            raise ReservedNameError(
+                f'"{column.name}" cannot be the name of a column',
+                where=definition.source,
+                detail=f"Names starting with {HIDDEN} and the change feed's columns are reserved.",
+                hint="Name it differently with AS.",
+            )
+        if any(column.type.lower().startswith(kind) for kind in UNSTORABLE):
+            raise UnstorableTypeError(
+                f'column "{column.name}" has type {column.type}, which a table cannot store',
+                where=definition.source,
+                hint=f"Cast it: CAST(... AS STRING) AS {quote(column.name)}",
+            )
+        seen.add(lowered)
+
+
+def _check_cluster(definition: Definition, columns: tuple[Column, ...]) -> None:
+    known = {c.name.lower() for c in columns}
+    for name in definition.cluster_by:
+        if name.lower() not in known:
+            raise UnknownColumnError(
+                f'CLUSTER BY names "{name}", which is no column of the view',
+                where=definition.source,
+                detail=closest(name, [c.name for c in columns], "columns"),
+            )
+
+
+def _argument_types(
+    session: Session,
+    parsed: exp.Query,
+    schemas: Mapping[str, TableSchema],
+    columns: tuple[Column, ...],
+) -> dict[str, str]:
+    """Ask Spark for the type of every aggregate argument: exact sums depend on it."""
+    try:
+        relation = resolve(parsed, schemas)
+    except (NoRule, Unresolved, UnknownTable):
+        return {}
+    if len(relation.columns) != len(columns):
+        return {}
+    plan = plan_view(relation, tuple(c.name for c in columns))
+    types: dict[str, str] = {}
+    for key, (argument, below) in arguments(plan).items():
+        query = text(render(Project(below, (Named("argument", argument),))))
+        types[key] = session.describe(query)[0][1]
+    return types

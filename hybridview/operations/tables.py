@@ -1,0 +1,171 @@
+"""Registering base tables: find them, check them, remember them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hybridview.catalog import Catalog, TableRecord, as_payload
+from hybridview.deltalog import FEED_PROPERTY, FolderLog, LogGap, TableInfo
+from hybridview.engine.session import quote, table_at
+from hybridview.engine.spark_errors import first_line, spark_errors
+from hybridview.errors import (
+    InUseError,
+    KeyViolationError,
+    NameTakenError,
+    NoChangeFeedError,
+    NotDeltaError,
+    UnknownColumnError,
+)
+from hybridview.operations.context import TABLES, Context, table_named
+from hybridview.operations.names import check_name
+from hybridview.operations.suggest import closest
+
+
+def add_table(
+    context: Context,
+    name: str,
+    location: str | None,
+    key: tuple[str, ...] = (),
+    enable_change_feed: bool = False,
+    replace: bool = False,
+) -> TableRecord:
+    """Register a Delta table by folder or catalog name; the store's tables/ folder if None."""
+    check_name(name, "table")
+    catalog = context.catalog()
+    taken = catalog.schema(name) is not None
+    if taken and not (replace and name.lower() in catalog.tables):
+        raise NameTakenError(
+            f'the name "{name}" is taken',
+            hint=f"Choose another name, or run: hybridview table remove {name}",
+        )
+    path, catalog_name = _find(context, name, location)
+    record = _checked(context, name, path, catalog_name, key, enable_change_feed)
+    context.ledger.append("table", as_payload(record))
+    return record
+
+
+def remove_table(context: Context, name: str) -> TableRecord:
+    """Forget a base table that no view reads; its data stay."""
+    catalog = context.catalog()
+    record = table_named(catalog, name)
+    readers = catalog.dependents(name)
+    if readers:
+        raise InUseError(
+            f'table "{record.name}" is read by views',
+            detail=f"Views: {', '.join(readers)}.",
+            hint=f"Drop them first: hybridview drop {readers[0]}",
+        )
+    context.ledger.append("table_removed", {"name": record.name})
+    return record
+
+
+def discover(context: Context, catalog: Catalog, names: tuple[str, ...]) -> Catalog:
+    """Register tables that a view names and that lie in the store's own tables/ folder."""
+    for name in names:
+        if catalog.schema(name) is None and FolderLog(context.root / TABLES / name).exists():
+            add_table(context, name, None)
+            catalog = context.catalog()
+    return catalog
+
+
+def _find(context: Context, name: str, location: str | None) -> tuple[Path, str]:
+    if location is None:
+        return context.root / TABLES / name, ""
+    path = Path(location)
+    if path.exists() or "/" in location:
+        return path, ""
+    inside = context.root / location
+    if inside.exists():
+        return inside, ""
+    return _from_catalog(context, location), location
+
+
+def _from_catalog(context: Context, name: str) -> Path:
+    """Ask Spark where a catalog table's files are."""
+    parts = ".".join(quote(part) for part in name.split("."))
+    try:
+        detail = context.port().run(f"DESCRIBE DETAIL {parts}")
+    except spark_errors() as error:
+        raise NotDeltaError(
+            f'"{name}" is neither a folder nor a Delta table of the catalog',
+            detail=first_line(error),
+            hint="Give the folder of a Delta table, such as ./warehouse/orders",
+        ) from None
+    form, location = str(detail[0][0]), str(detail[0][4])
+    if form != "delta" or not location.startswith("file:"):
+        raise NotDeltaError(
+            f'"{name}" is not a Delta table in a local folder',
+            detail=f"Its format is {form}, its location {location.split('?')[0]}.",
+        )
+    return Path(location.removeprefix("file:"))
+
+
+def _checked(
+    context: Context,
+    name: str,
+    path: Path,
+    catalog_name: str,
+    key: tuple[str, ...],
+    enable_change_feed: bool,
+) -> TableRecord:
+    log = FolderLog(path)
+    if not log.exists():
+        raise NotDeltaError(
+            f'"{path}" is not a Delta table',
+            detail="It has no _delta_log folder." if path.exists() else "There is no such folder.",
+            hint="Write it with: df.write.format('delta').save(...)",
+        )
+    info = _with_feed(context, name, path, log, enable_change_feed)
+    _check_key(context, name, path, info, key)
+    return TableRecord(
+        name, context.location_of(path), info.id, info.columns, key, catalog_name
+    )
+
+
+def _with_feed(
+    context: Context, name: str, path: Path, log: FolderLog, enable: bool
+) -> TableInfo:
+    try:
+        info = log.info()
+    except LogGap as gap:
+        raise NotDeltaError(f'"{path}" is not a Delta table', detail=str(gap)) from None
+    if info.has_feed:
+        return info
+    if not enable:
+        raise NoChangeFeedError(
+            f'the change data feed of table "{name}" is off',
+            detail="Without it a view cannot see which rows changed.",
+            hint=f"Run: hybridview table add {name} {path} --enable-change-feed",
+        )
+    context.port().run(
+        f"ALTER TABLE {table_at(str(path.resolve()))} "
+        f"SET TBLPROPERTIES ('{FEED_PROPERTY}' = 'true')"
+    )
+    return log.info()
+
+
+def _check_key(
+    context: Context, name: str, path: Path, info: TableInfo, key: tuple[str, ...]
+) -> None:
+    """Make sure that a declared key exists and is unique."""
+    if not key:
+        return
+    known = {c.name.lower(): c.name for c in info.columns}
+    for column in key:
+        if column.lower() not in known:
+            raise UnknownColumnError(
+                f'table "{name}" has no column "{column}"',
+                detail=closest(column, list(known.values()), "columns"),
+            )
+    columns = ", ".join(quote(c) for c in key)
+    repeated = context.port().run(
+        f"SELECT {columns}, count(*) AS n FROM {table_at(str(path.resolve()), info.version)} "
+        f"GROUP BY {columns} HAVING count(*) > 1 LIMIT 3"
+    )
+    if repeated:
+        shown = "; ".join(f"{tuple(row[:-1])} occurs {row[-1]} times" for row in repeated)
+        raise KeyViolationError(
+            f'({", ".join(key)}) is not a key of table "{name}"',
+            detail=f"{shown}.",
+            hint="Declare the columns that identify a row, or no key.",
+        )

@@ -1,0 +1,1 @@
+"""Programs and decisions -> a refresh plan: steps as data, no side effects."""

@@ -1,0 +1,101 @@
+"""The parts of a refresh plan. What `--dry-run` prints is what `refresh` executes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from hybridview.compiler.layout import Layout
+from hybridview.schema import Executed, VersionVector
+
+
+@dataclass(frozen=True, slots=True)
+class Pinned:
+    """`name@new`: a source at the version every read of this refresh uses.
+
+    `version` is None for a view that is refreshed in the same plan: the version it will have.
+    """
+
+    name: str
+    table_id: str
+    version: int | None
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """`name@changes`: the rows a source gained and lost after `start`, up to `end`."""
+
+    name: str
+    start: int
+    end: int | None
+    columns: tuple[str, ...]
+    appended: bool
+    rows: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Run the view's own text in full and put its rows in the place of all stored ones."""
+
+    sql: str
+    create: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """Compute `v@change`; unless it is empty, apply it in one commit."""
+
+    change: str
+    sql: str
+    without_deletes: str | None
+    method: str
+    estimated_rows: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ViewPlan:
+    """What happens to one view."""
+
+    name: str
+    view_id: str
+    folder: str
+    executed: Executed
+    reason: str
+    sources: tuple[Pinned, ...]
+    feeds: tuple[Feed, ...] = ()
+    step: Load | Apply | None = None
+    layout: Layout | None = None
+    columns: tuple[tuple[str, str], ...] = ()
+    """The view's own columns with their types."""
+    cluster_by: tuple[str, ...] = ()
+    comment: str = ""
+    settings: Mapping[str, str] | None = None
+    program: str = ""
+    stored_version: int | None = None
+    stored_id: str = ""
+    stored_inputs: VersionVector | None = None
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RefreshPlan:
+    """Everything one refresh will do, in order."""
+
+    store_id: str
+    epoch: int
+    attempt: str
+    strategy: str
+    views: tuple[ViewPlan, ...]
+
+    @property
+    def idle(self) -> bool:
+        """Whether no view has a step: nothing to run."""
+        return all(view.step is None for view in self.views)
+
+    def as_dict(self) -> dict[str, Any]:
+        data = asdict(self)
+        for view in data["views"]:
+            view.pop("layout")
+        return data

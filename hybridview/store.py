@@ -1,0 +1,205 @@
+"""Store: the public face."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from hybridview.catalog import RefreshRecord, TableRecord, ViewRecord
+from hybridview.engine.runner import Listener
+from hybridview.errors import ReadOnlyStoreError, StoreMissingError, UsageError
+from hybridview.operations import apply as apply_operation
+from hybridview.operations import define, tables
+from hybridview.operations import doctor as doctor_operation
+from hybridview.operations import drop as drop_operation
+from hybridview.operations import explain as explain_operation
+from hybridview.operations import read as read_operation
+from hybridview.operations import refresh as refresh_operation
+from hybridview.operations import status as status_operation
+from hybridview.operations import verify as verify_operation
+from hybridview.operations.context import TABLES, VIEWS, Context
+from hybridview.plan.steps import RefreshPlan
+from hybridview.schema import Strategy
+
+
+class Store:
+    """A folder of base tables and the views kept over them.
+
+    >>> store = Store.open("warehouse")                           # doctest: +SKIP
+    >>> store.create_view("totals", "SELECT k, sum(x) AS s FROM t GROUP BY k")  # doctest: +SKIP
+    >>> store.refresh()                                           # doctest: +SKIP
+    """
+
+    def __init__(self, context: Context, default_strategy: Strategy = Strategy.HYBRID) -> None:
+        self._context = context
+        self.default_strategy = default_strategy
+
+    @classmethod
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        spark: Any = None,
+        create: bool = True,
+        settings: Mapping[str, str] | None = None,
+        default_strategy: Strategy | str = Strategy.HYBRID,
+    ) -> Store:
+        """Open the store in a folder; a new one is made unless `create` is False."""
+        context = Context(Path(path), spark, dict(settings or {}))
+        if not context.ledger.exists():
+            if not create:
+                raise StoreMissingError(
+                    f'there is no store in "{path}"',
+                    hint=f"Create one with: hybridview init {path}",
+                )
+            _initialise(context)
+        context.catalog()  # refuses a store of a newer format now, not in the middle of something
+        return cls(context, _strategy(default_strategy) or Strategy.HYBRID)
+
+    @property
+    def root(self) -> Path:
+        return self._context.root
+
+    @property
+    def epoch(self) -> int:
+        """The newest published epoch; 0 before the first refresh."""
+        return self._context.catalog().epoch
+
+    def close(self) -> None:
+        """Stop Spark, if this store started it."""
+        self._context.close()
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # Base tables
+
+    def add_table(
+        self,
+        name: str,
+        location: str | os.PathLike[str] | None = None,
+        key: Sequence[str] = (),
+        enable_change_feed: bool = False,
+        replace: bool = False,
+    ) -> TableRecord:
+        """Register a Delta table, by folder or catalog name, under a name for views to use."""
+        where = None if location is None else str(location)
+        return tables.add_table(
+            self._context, name, where, tuple(key), enable_change_feed, replace
+        )
+
+    def remove_table(self, name: str) -> None:
+        """Forget a base table; its data stay."""
+        tables.remove_table(self._context, name)
+
+    # Views
+
+    def create_view(
+        self, name: str | None, sql: str, replace: bool = False, source: str = "<sql>"
+    ) -> ViewRecord:
+        """Check and record a view: a bare SELECT or a CREATE MATERIALIZED VIEW statement."""
+        return define.create_view(self._context, name, sql, replace, source)
+
+    def drop_view(self, name: str, cascade: bool = False) -> tuple[str, ...]:
+        """Drop a view and its table; with `cascade` also the views that read it."""
+        return drop_operation.drop_view(self._context, name, cascade)
+
+    def plan_apply(self, folder: str | os.PathLike[str]) -> tuple[apply_operation.Action, ...]:
+        """Compare a folder of .sql files with the store."""
+        return apply_operation.plan_apply(self._context, Path(folder))
+
+    def apply(
+        self, actions: tuple[apply_operation.Action, ...], allow_drop: bool = False
+    ) -> tuple[apply_operation.Action, ...]:
+        """Make the store match a folder of views."""
+        return apply_operation.run_apply(self._context, actions, allow_drop)
+
+    # Refreshing
+
+    def plan(
+        self, views: Sequence[str] = (), strategy: Strategy | str | None = None
+    ) -> RefreshPlan:
+        """Return exactly what `refresh` would execute now; starts no Spark."""
+        return refresh_operation.plan_refresh(
+            self._context, tuple(views), _strategy(strategy), self.default_strategy
+        )
+
+    def refresh(
+        self,
+        views: Sequence[str] = (),
+        strategy: Strategy | str | None = None,
+        listener: Listener | None = None,
+    ) -> refresh_operation.RefreshResult:
+        """Bring views (all if none are named) up to date, and publish one epoch."""
+        return refresh_operation.refresh(
+            self._context, tuple(views), _strategy(strategy), self.default_strategy, listener
+        )
+
+    # Reading
+
+    def read(self, view: str, epoch: int | None = None) -> Any:
+        """Return a view as a DataFrame with exactly its query's columns."""
+        return read_operation.read(self._context, view, epoch)
+
+    def sql(self, statement: str, epoch: int | None = None) -> Any:
+        """Run a query over views (at one published epoch) and base tables."""
+        return read_operation.run_sql(self._context, statement, epoch)
+
+    def verify(self, view: str, epoch: int | None = None) -> verify_operation.Verdict:
+        """Recompute a view at the recorded versions and compare both ways."""
+        return verify_operation.verify(self._context, view, epoch)
+
+    def explain(self, view: str) -> explain_operation.Explanation:
+        """Say how a view is maintained, and why; starts no Spark."""
+        return explain_operation.explain(self._context, view)
+
+    def status(self) -> status_operation.StoreStatus:
+        """Compare views with their tables; starts no Spark."""
+        return status_operation.status(self._context)
+
+    def history(self, limit: int | None = None) -> tuple[RefreshRecord, ...]:
+        """Return published refreshes, newest first; starts no Spark."""
+        return status_operation.history(self._context, limit)
+
+    def doctor(self) -> tuple[doctor_operation.Finding, ...]:
+        """Look for trouble; starts no Spark."""
+        return doctor_operation.doctor(self._context)
+
+    def views(self) -> tuple[ViewRecord, ...]:
+        """Return the views' records, parents first."""
+        return self._context.catalog().ordered()
+
+    def tables(self) -> tuple[TableRecord, ...]:
+        """Return the base tables' records."""
+        return tuple(self._context.catalog().tables.values())
+
+
+def _strategy(value: Strategy | str | None) -> Strategy | None:
+    if value is None:
+        return None
+    try:
+        return Strategy(value)
+    except ValueError:
+        known = ", ".join(s.value for s in Strategy)
+        raise UsageError(f'unknown strategy "{value}"', hint=f"Use one of: {known}") from None
+
+
+def _initialise(context: Context) -> None:
+    """Make the folders of a store and its first record."""
+    try:
+        for folder in (context.root, context.root / TABLES, context.root / VIEWS):
+            folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ReadOnlyStoreError(
+            f'cannot create a store in "{context.root}"',
+            detail=f"{error.strerror}.",
+            hint="Choose a folder you may write to.",
+        ) from None
+    created = datetime.now(UTC).isoformat(timespec="seconds")
+    context.ledger.append("store", {"id": str(uuid.uuid4()), "created_at": created})

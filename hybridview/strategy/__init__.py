@@ -1,0 +1,1 @@
+"""Facts and costs -> a decision with its reason."""

@@ -1,0 +1,85 @@
+"""What a stored table's own commits say it reflects: written with the data, read back from the log."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from hybridview.deltalog import Commit, CommitKind, DeltaLog, LogGap
+from hybridview.schema import VersionVector
+
+MARK = "hybridview"
+
+
+@dataclass(frozen=True, slots=True)
+class Watermark:
+    """The claim one commit makes about a stored table."""
+
+    store: str
+    attempt: str
+    epoch: int
+    inputs: VersionVector
+    program: str
+
+    def to_json(self) -> str:
+        return json.dumps(
+            {
+                MARK: 1,
+                "store": self.store,
+                "attempt": self.attempt,
+                "epoch": self.epoch,
+                "inputs": self.inputs,
+                "program": self.program,
+            },
+            sort_keys=True,
+        )
+
+
+def read_watermark(commit: Commit) -> Watermark | None:
+    """Return the claim in a commit's metadata; None if the commit is not ours."""
+    try:
+        data = json.loads(commit.user_metadata)
+    except ValueError:
+        return None
+    if not isinstance(data, dict) or MARK not in data:
+        return None
+    return Watermark(
+        data["store"], data["attempt"], int(data["epoch"]), dict(data["inputs"]), data["program"]
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class StoredState:
+    """A stored table: its newest version, its newest claim, and any foreign commit since."""
+
+    version: int
+    table_id: str
+    claimed_at: int
+    watermark: Watermark
+    foreign: Commit | None = None
+    has_feed: bool = True
+
+
+def stored_state(log: DeltaLog) -> StoredState | None:
+    """Read a stored table's state from its log, newest commit first; None if it has none.
+
+    A later commit by somebody else that changed rows makes the claim void: it is reported as
+    foreign. Commits that only moved or described data (OPTIMIZE, comments) leave it standing.
+    """
+    try:
+        newest = log.latest()
+    except LogGap:
+        return None
+    foreign: Commit | None = None
+    for version in range(newest, -1, -1):
+        try:
+            commit = log.commit(version)
+        except LogGap:
+            return None
+        mark = read_watermark(commit)
+        if mark is not None:
+            info = log.info(newest)
+            return StoredState(newest, info.id, version, mark, foreign, info.has_feed)
+        if commit.kind is not CommitKind.DATA_FREE:
+            foreign = foreign or commit
+    return None

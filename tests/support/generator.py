@@ -1,0 +1,398 @@
+"""A seed -> a random script: tables, one or two views, and a stream of change batches.
+
+Views use every operator that has a delta rule, over few values, so that groups, duplicates and
+NULLs collide. Functions are only those that mean the same in Spark and in DuckDB after
+translation; so there is no percentile, no division, no substring from 0 and no avg of decimals
+(DuckDB's is a floating point number, Spark's a rounded decimal). avg is used on integers, where
+both engines divide an exact sum; the comparison rounds it (see `comparable`). A cast is used to
+text only: sqlglot writes TRY_CAST, which differs only where a cast fails.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+from random import Random
+
+from tests.support.cases import Change, Refresh, Row, Script, SignedRow, Table, Value, View
+
+TABLES = (
+    Table("r", (("k", "int"), ("a", "int"), ("x", "decimal(10,2)"), ("s", "string"))),
+    Table("t", (("k", "int"), ("b", "int"), ("y", "decimal(12,3)"), ("s", "string"))),
+    Table("u", (("k", "int"), ("c", "int"), ("d", "string"))),
+)
+
+KINDS = {"int": "int", "decimal(10,2)": "dec", "decimal(12,3)": "dec", "string": "str"}
+
+VALUES: dict[str, tuple[Value, ...]] = {
+    "int": (None, 0, 1, 2, 3, -1),
+    "decimal(10,2)": (None, Decimal("1.50"), Decimal("2.25"), Decimal("-1.50"), Decimal("0.00")),
+    "decimal(12,3)": (None, Decimal("1.500"), Decimal("0.125"), Decimal("-2.250")),
+    "string": (None, "a", "b", "B", "xy", ""),
+}
+
+LITERALS = {"int": "2", "dec": "1.25", "str": "'a'", "bool": "true", "dbl": "CAST(1 AS DOUBLE)"}
+
+
+@dataclass(frozen=True, slots=True)
+class Col:
+    """A column that can be read here: its spelling, and its kind (int, dec, str, bool, dbl)."""
+
+    sql: str
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A query's text and its columns by name."""
+
+    sql: str
+    columns: tuple[Col, ...]
+
+
+def random_script(seed: int, batches: int) -> Script:
+    """Return the script of a seed: its first refresh loads, `batches` more bring changes."""
+    rng = Random(seed)
+    writer = _Writer(rng, {table.name: _columns(table) for table in TABLES})
+    first = writer.view()
+    views = [View("v", first.sql)]
+    if rng.random() < 0.15:
+        # The second view reads the first one, whose rows stand for a table's.
+        writer = _Writer(rng, {"v": first.columns, "r": _columns(TABLES[0])})
+        views.append(View("w", writer.view().sql))
+    return Script(f"seed {seed}", TABLES, tuple(views), random_stream(rng, batches))
+
+
+def _columns(table: Table) -> tuple[Col, ...]:
+    return tuple(Col(name, KINDS[type_name]) for name, type_name in table.columns)
+
+
+class _Writer:
+    """Writes one random view; `relations` are the tables it may read."""
+
+    def __init__(self, rng: Random, relations: dict[str, tuple[Col, ...]]) -> None:
+        self.rng = rng
+        self.relations = relations
+        self.ctes: dict[str, tuple[Col, ...]] = {}
+        self.aliases = 0
+        self.budget = rng.choice((1, 2, 3, 4, 5, 6))
+        """How many more sources the view may name, so that its program stays small."""
+
+    def chance(self, probability: float) -> bool:
+        return self.rng.random() < probability
+
+    def view(self) -> Query:
+        """Return a query, perhaps with CTEs."""
+        written: list[str] = []
+        if self.chance(0.2):
+            for number in range(self.rng.choice((1, 1, 2))):
+                inner = self.query(2)
+                columns = inner.columns
+                header = f"c{number}"
+                if self.chance(0.3):
+                    columns = tuple(Col(f"h{i}", c.kind) for i, c in enumerate(columns))
+                    header += f"({', '.join(c.sql for c in columns)})"
+                self.ctes[f"c{number}"] = columns
+                written.append(f"{header} AS ({inner.sql})")
+            self.budget = max(self.budget, 2)
+        body = self.query(3)
+        return Query(f"WITH {', '.join(written)} {body.sql}" if written else body.sql, body.columns)
+
+    def query(self, depth: int) -> Query:
+        """Return a query whose derived tables nest at most `depth` deep."""
+        choice = self.rng.random()
+        if choice < 0.14:
+            return self.union(depth)
+        if choice < 0.24:
+            plain = self.select(depth)
+            return Query(plain.sql.replace("SELECT", "SELECT DISTINCT", 1), plain.columns)
+        if choice < 0.62:
+            return self.aggregate(depth)
+        if choice < 0.68 and depth == 3:
+            return self.global_aggregate(depth)
+        return self.select(depth)
+
+    # FROM and WHERE
+
+    def source(self, depth: int) -> tuple[str, tuple[Col, ...]]:
+        """Return one item of FROM and its columns, qualified by its alias."""
+        self.budget -= 1
+        self.aliases += 1
+        alias = f"{self.rng.choice(('p', 'q', 'm'))}{self.aliases}"
+        unused = [name for name in self.ctes if self.chance(0.7)]
+        if unused:
+            name = self.rng.choice(unused)
+            columns = self.ctes[name]
+        elif depth > 0 and self.budget > 0 and self.chance(0.35):
+            inner = self.query(depth - 1)
+            return f"({inner.sql}) AS {alias}", _qualified(inner.columns, alias)
+        else:
+            name = self.rng.choice(list(self.relations))
+            columns = self.relations[name]
+        return f"{name} AS {alias}", _qualified(columns, alias)
+
+    def from_where(self, depth: int) -> tuple[str, tuple[Col, ...]]:
+        """Return FROM ... [WHERE ...] and the columns it offers."""
+        text, columns = self.source(depth)
+        where: list[str] = []
+        count = self.rng.choices((1, 2, 3, 4), (10, 7, 3, 1))[0]
+        for _ in range(min(count - 1, max(self.budget, 0))):
+            more, right = self.source(depth)
+            style = self.rng.random()
+            shared = {c.sql.split(".")[1] for c in columns} & {c.sql.split(".")[1] for c in right}
+            if style < 0.15 and "k" in shared and " JOIN " not in text and "," not in text:
+                text += f" JOIN {more} USING (k)"
+            elif style < 0.45:
+                where.append(self.match(columns, right))
+                text += f", {more}"
+            elif style < 0.5:
+                text += f" CROSS JOIN {more}"
+            else:
+                condition = self.match(columns, right)
+                if self.chance(0.2):
+                    condition += f" AND {self.predicate((*columns, *right))}"
+                text += f" {self.rng.choice(('JOIN', 'INNER JOIN'))} {more} ON {condition}"
+            columns = (*columns, *right)
+        if self.chance(0.4):
+            where.append(self.predicate(columns))
+        return f"FROM {text}{' WHERE ' + ' AND '.join(where) if where else ''}", columns
+
+    def match(self, left: tuple[Col, ...], right: tuple[Col, ...]) -> str:
+        """Return an equality between two sides; a weaker condition if no kinds fit."""
+        kind = self.rng.choice(("int", "int", "int", "str", "dec"))
+        lefts, rights = _of(left, kind), _of(right, kind)
+        if not lefts or not rights:
+            return self.predicate((*left, *right))
+        sign = "<=>" if self.chance(0.1) else "="
+        return f"{self.rng.choice(lefts).sql} {sign} {self.rng.choice(rights).sql}"
+
+    # Expressions
+
+    def expression(self, kind: str, columns: tuple[Col, ...], depth: int = 2) -> str:
+        """Return an expression of a kind over some columns."""
+        found = _of(columns, kind)
+        plain = self.rng.choice(found).sql if found else LITERALS[kind]
+        if depth == 0 or kind == "dbl" or self.chance(0.5):
+            return plain
+        if kind == "bool":
+            return self.predicate(columns, depth - 1)
+        other = self.expression(kind, columns, depth - 1)
+        forms = {
+            "int": (
+                f"{plain} + 1",
+                f"{plain} - {other}",
+                f"-{plain}",
+                f"2 * {plain}",
+                f"abs({other})",
+                f"{plain} % 3",
+                f"greatest({plain}, {other})",
+                f"length({self.expression('str', columns, 0)})",
+            ),
+            "dec": (f"{plain} + 1", f"{plain} - {other}", f"-{plain}", f"least({plain}, {other})"),
+            "str": (
+                f"upper({plain})",
+                f"{plain} || 'x'",
+                f"lower({other})",
+                f"substring({plain}, 1, 1)",
+                f"CAST({self.expression('int', columns, 0)} AS STRING)",
+                f"CAST({self.expression('dec', columns, 0)} AS STRING)",
+            ),
+        }[kind]
+        general = (
+            f"coalesce({plain}, {LITERALS[kind]})",
+            f"nullif({plain}, {LITERALS[kind]})",
+            f"CASE WHEN {self.predicate(columns, 0)} THEN {plain} ELSE {other} END",
+        )
+        return self.rng.choice((*forms, *general))
+
+    def predicate(self, columns: tuple[Col, ...], depth: int = 1) -> str:
+        """Return a condition over some columns."""
+        flags = _of(columns, "bool")
+        if flags and self.chance(0.3):
+            flag = self.rng.choice(flags).sql
+            return self.rng.choice((flag, f"NOT {flag}", f"{flag} = true"))
+        if depth > 0 and self.chance(0.3):
+            one, two = self.predicate(columns, depth - 1), self.predicate(columns, depth - 1)
+            return self.rng.choice((f"({one} OR {two})", f"({one} AND {two})", f"NOT ({one})"))
+        kind = self.rng.choice(("int", "int", "dec", "str"))
+        value = self.expression(kind, columns, 0)
+        if kind == "str":
+            return self.rng.choice(
+                (f"{value} LIKE '%b%'", f"{value} IN ('a', 'xy')", f"{value} > 'a'")
+            )
+        return self.rng.choice(
+            (
+                f"{value} > 0",
+                f"{value} < 2",
+                f"{value} <> 1",
+                f"{value} IS NULL",
+                f"{value} IS NOT NULL",
+                f"{value} IN (1, 2)",
+                f"{value} BETWEEN 0 AND 2",
+                f"{value} IS DISTINCT FROM 1",
+            )
+        )
+
+    # SELECT
+
+    def select(self, depth: int, kinds: tuple[str, ...] | None = None) -> Query:
+        """Return SELECT expressions FROM ...; `kinds` says which, if it is an arm of a UNION."""
+        origin, columns = self.from_where(depth)
+        if kinds is None:
+            if self.chance(0.08) and " USING " in origin:
+                return Query(f"SELECT k {origin}", (Col("k", "int"),))
+            available = sorted(
+                {c.kind for c in columns} | ({"bool"} if self.chance(0.3) else set())
+            )
+            kinds = tuple(self.rng.choice(available) for _ in range(self.rng.randint(1, 4)))
+        chosen = [self.flag(columns) if k == "bool" else self.expression(k, columns) for k in kinds]
+        listed = ", ".join(f"{sql} AS c{i}" for i, sql in enumerate(chosen))
+        outputs = tuple(Col(f"c{i}", kind) for i, kind in enumerate(kinds))
+        return Query(f"SELECT {listed} {origin}", outputs)
+
+    def flag(self, columns: tuple[Col, ...]) -> str:
+        """Return a truth value without parentheses around it, as people write them."""
+        one, two = self.predicate(columns, 0), self.predicate(columns, 0)
+        return self.rng.choice((one, f"{one} OR {two}", f"{one} AND {two}", f"NOT {one}"))
+
+    def union(self, depth: int) -> Query:
+        first = self.select(depth)
+        kinds = tuple(c.kind for c in first.columns)
+        text = first.sql
+        for _ in range(self.rng.choice((1, 1, 2))):
+            # An integer arm takes the decimal type of the others.
+            wanted = tuple("int" if k == "dec" and self.chance(0.3) else k for k in kinds)
+            arm = self.select(max(depth - 1, 0), wanted)
+            text += f" {self.rng.choice(('UNION ALL', 'UNION ALL', 'UNION'))} {arm.sql}"
+        return Query(text, first.columns)
+
+    def measure(self, columns: tuple[Col, ...]) -> tuple[str, str]:
+        """Return one aggregate call, or an expression over some, and its kind."""
+        kind = self.rng.choice(sorted({c.kind for c in columns} - {"bool"}) or ["int"])
+        value = self.expression(kind, columns, 1)
+        number = self.expression("int", columns, 1)
+        calls = [
+            ("count(*)", "int"),
+            (f"count({value})", "int"),
+            (f"sum({number})", "int"),
+            (f"avg({number})", "dbl"),
+            (f"min({value})", kind),
+            (f"max({value})", kind),
+            (f"count(DISTINCT {value})", "int"),
+            (f"sum(DISTINCT {number})", "int"),
+            (f"sum({number}) + count(*)", "int"),
+            (f"max({number}) - min({number})", "int"),
+            (f"CASE WHEN count(*) > 1 THEN sum({number}) ELSE 0 END", "int"),
+        ]
+        if kind in ("dec", "dbl"):
+            calls += [(f"sum({value})", kind)] * 3
+        return self.rng.choice(calls)
+
+    def aggregate(self, depth: int) -> Query:
+        origin, columns = self.from_where(depth)
+        count = self.rng.choice((1, 1, 2))
+        kinds = [self.rng.choice(sorted({c.kind for c in columns} - {"dbl"})) for _ in range(count)]
+        keys = [self.expression(kind, columns, self.rng.choice((0, 0, 1))) for kind in kinds]
+        shown = [(key, kind) for key, kind in zip(keys, kinds, strict=True) if self.chance(0.85)]
+        measures = [self.measure(columns) for _ in range(self.rng.choice((0, 1, 1, 2, 3)))]
+        items = shown + measures or [self.measure(columns)]
+        listed = ", ".join(f"{sql} AS c{i}" for i, (sql, _) in enumerate(items))
+        text = f"SELECT {listed} {origin} GROUP BY {self.group_by(keys, shown)}"
+        if self.chance(0.2):
+            text += f" HAVING {self.having(columns)}"
+        return Query(text, tuple(Col(f"c{i}", kind) for i, (_, kind) in enumerate(items)))
+
+    def group_by(self, keys: list[str], shown: list[tuple[str, str]]) -> str:
+        """Return the keys as expressions, or by position, alias or ALL if all are shown."""
+        if len(shown) == len(keys):
+            style = self.rng.random()
+            if style < 0.15:
+                return "ALL"
+            if style < 0.3:
+                return ", ".join(str(i + 1) for i in range(len(keys)))
+            if style < 0.4:
+                return ", ".join(f"c{i}" for i in range(len(keys)))
+        # A literal would be read as a position.
+        return ", ".join(f"({key})" if key in LITERALS.values() else key for key in keys)
+
+    def having(self, columns: tuple[Col, ...]) -> str:
+        number = self.expression("int", columns, 0)
+        return self.rng.choice(
+            ("count(*) > 1", f"sum({number}) > 1", f"min({number}) < 2", f"count({number}) = 1")
+        )
+
+    def global_aggregate(self, depth: int) -> Query:
+        origin, columns = self.from_where(depth)
+        items = [self.measure(columns) for _ in range(self.rng.choice((1, 2, 3)))]
+        listed = ", ".join(f"{sql} AS c{i}" for i, (sql, _) in enumerate(items))
+        text = f"SELECT {listed} {origin}"
+        if self.chance(0.05):
+            text += f" HAVING {self.having(columns)}"
+        return Query(text, tuple(Col(f"c{i}", kind) for i, (_, kind) in enumerate(items)))
+
+
+def _qualified(columns: tuple[Col, ...], alias: str) -> tuple[Col, ...]:
+    return tuple(Col(f"{alias}.{c.sql}", c.kind) for c in columns)
+
+
+def _of(columns: tuple[Col, ...], kind: str) -> list[Col]:
+    return [column for column in columns if column.kind == kind]
+
+
+def random_stream(rng: Random, batches: int) -> tuple[Refresh, ...]:
+    """Return first rows and `batches` batches of changes that the rows before them allow."""
+    rows: dict[str, list[Row]] = {table.name: [] for table in TABLES}
+    first: list[Change] = []
+    for table in TABLES:
+        rows[table.name] = [_row(rng, table) for _ in range(rng.randint(0, 6))]
+        if rows[table.name]:
+            first.append(Change(table.name, tuple(SignedRow(1, r) for r in rows[table.name])))
+    refreshes = [Refresh(0, tuple(first))]
+    for _ in range(batches):
+        style = rng.choice(("mixed", "mixed", "mixed", "append", "append", "delete", "empty"))
+        changes: list[Change] = []
+        for table in TABLES:
+            if style != "empty" and rng.random() < 0.7:
+                signed = _batch(rng, table, rows[table.name], style)
+                changes += [Change(table.name, tuple(signed))] if signed else []
+        refreshes.append(Refresh(0, tuple(changes)))
+    return tuple(refreshes)
+
+
+def _row(rng: Random, table: Table) -> Row:
+    return tuple(rng.choice(VALUES[type_name]) for _, type_name in table.columns)
+
+
+def _batch(rng: Random, table: Table, rows: list[Row], style: str) -> list[SignedRow]:
+    """Return a batch for one table and apply it to `rows`."""
+    signed: list[SignedRow] = []
+
+    def come(row: Row) -> None:
+        rows.append(row)
+        signed.append(SignedRow(1, row))
+
+    def go() -> Row:
+        row = rows.pop(rng.randrange(len(rows)))
+        signed.append(SignedRow(-1, row))
+        return row
+
+    actions = {"append": ("insert",), "delete": ("delete",)}.get(
+        style, ("insert", "insert", "delete", "delete", "update", "update", "no-op", "passing")
+    )
+    for _ in range(rng.randint(1, 3)):
+        action = rng.choice(actions)
+        if action == "insert":
+            come(rng.choice(rows) if rows and rng.random() < 0.2 else _row(rng, table))
+        elif action == "passing":
+            come(_row(rng, table))
+            signed.append(SignedRow(-1, rows.pop()))
+        elif rows and action == "delete":
+            go()
+        elif rows and action == "update":
+            old = list(go())
+            place = rng.randrange(len(old))
+            old[place] = rng.choice(VALUES[table.columns[place][1]])
+            come(tuple(old))
+        elif rows and action == "no-op":
+            come(go())
+    return signed
