@@ -11,6 +11,7 @@ from typing import Any
 
 from hybridview.catalog import RefreshRecord, TableRecord, ViewRecord
 from hybridview.engine.runner import Listener
+from hybridview.engine.session import Session
 from hybridview.errors import ReadOnlyStoreError, StoreMissingError, UsageError
 from hybridview.operations import apply as apply_operation
 from hybridview.operations import define, tables
@@ -77,6 +78,10 @@ class Store:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def session(self) -> Session:
+        """Return the Spark session behind this store, as a port that takes SQL text."""
+        return self._context.port()
 
     # Base tables
 

@@ -144,6 +144,8 @@ class Duck:
     def refresh(self, view: CompiledView, batch: Batch, epoch: int) -> DeltaProgram:
         """Run a view's delta program as the engine would."""
         name = view.compilable.view
+        reads = frozenset(tables(view.compilable.plan))
+        batch = Batch(batch.changed & reads, batch.appended & reads)
         ready = self.prepared.get((name, batch)) or self._prepare(view, batch)
         self.prepared[name, batch] = ready
         self.connection.execute(f"SET VARIABLE epoch = {epoch}")

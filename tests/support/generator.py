@@ -22,6 +22,8 @@ TABLES = (
     Table("u", (("k", "int"), ("c", "int"), ("d", "string"))),
 )
 
+MOST_READS = 5
+
 KINDS = {"int": "int", "decimal(10,2)": "dec", "decimal(12,3)": "dec", "string": "str"}
 
 VALUES: dict[str, tuple[Value, ...]] = {
@@ -74,9 +76,12 @@ class _Writer:
         self.rng = rng
         self.relations = relations
         self.ctes: dict[str, tuple[Col, ...]] = {}
-        self.aliases = 0
-        self.budget = rng.choice((1, 2, 3, 4, 5, 6))
-        """How many more sources the view may name, so that its program stays small."""
+        self.aliases = self.names = 0
+        self.budget = rng.choice((1, 1, 2, 2, 3, 3, 4, 5))
+        """How many more sources the query may name."""
+        self.reads = 0
+        """How often the view reads a table, CTEs written out: its program grows with it."""
+        self.cte_reads: dict[str, int] = {}
 
     def chance(self, probability: float) -> bool:
         return self.rng.random() < probability
@@ -86,15 +91,17 @@ class _Writer:
         written: list[str] = []
         if self.chance(0.2):
             for number in range(self.rng.choice((1, 1, 2))):
+                before = self.reads
                 inner = self.query(2)
                 columns = inner.columns
-                header = f"c{number}"
+                header = f"cte{number}"
                 if self.chance(0.3):
                     columns = tuple(Col(f"h{i}", c.kind) for i, c in enumerate(columns))
                     header += f"({', '.join(c.sql for c in columns)})"
-                self.ctes[f"c{number}"] = columns
+                self.ctes[f"cte{number}"] = columns
+                self.cte_reads[f"cte{number}"] = self.reads - before
                 written.append(f"{header} AS ({inner.sql})")
-            self.budget = max(self.budget, 2)
+            self.budget, self.reads = max(self.budget, 2), 0
         body = self.query(3)
         return Query(f"WITH {', '.join(written)} {body.sql}" if written else body.sql, body.columns)
 
@@ -119,16 +126,18 @@ class _Writer:
         self.budget -= 1
         self.aliases += 1
         alias = f"{self.rng.choice(('p', 'q', 'm'))}{self.aliases}"
-        unused = [name for name in self.ctes if self.chance(0.7)]
-        if unused:
-            name = self.rng.choice(unused)
+        usable = [n for n in self.ctes if self.reads + self.cte_reads[n] <= MOST_READS]
+        if usable and self.chance(0.7):
+            name = self.rng.choice(usable)
             columns = self.ctes[name]
+            self.reads += self.cte_reads[name]
         elif depth > 0 and self.budget > 0 and self.chance(0.35):
             inner = self.query(depth - 1)
             return f"({inner.sql}) AS {alias}", _qualified(inner.columns, alias)
         else:
             name = self.rng.choice(list(self.relations))
             columns = self.relations[name]
+            self.reads += 1
         return f"{name} AS {alias}", _qualified(columns, alias)
 
     def from_where(self, depth: int) -> tuple[str, tuple[Col, ...]]:
@@ -136,12 +145,13 @@ class _Writer:
         text, columns = self.source(depth)
         where: list[str] = []
         count = self.rng.choices((1, 2, 3, 4), (10, 7, 3, 1))[0]
-        for _ in range(min(count - 1, max(self.budget, 0))):
+        merged = False
+        for number in range(1, min(count, self.budget + 1)):
             more, right = self.source(depth)
             style = self.rng.random()
-            shared = {c.sql.split(".")[1] for c in columns} & {c.sql.split(".")[1] for c in right}
-            if style < 0.15 and "k" in shared and " JOIN " not in text and "," not in text:
+            if style < 0.15 and number == 1 and _has_k(columns) and _has_k(right):
                 text += f" JOIN {more} USING (k)"
+                merged = True
             elif style < 0.45:
                 where.append(self.match(columns, right))
                 text += f", {more}"
@@ -152,7 +162,10 @@ class _Writer:
                 if self.chance(0.2):
                     condition += f" AND {self.predicate((*columns, *right))}"
                 text += f" {self.rng.choice(('JOIN', 'INNER JOIN'))} {more} ON {condition}"
+            merged = merged and (number == 1 or not _has_k(right))
             columns = (*columns, *right)
+        if merged:
+            columns = (*columns, Col("k", "int"))
         if self.chance(0.4):
             where.append(self.predicate(columns))
         return f"FROM {text}{' WHERE ' + ' AND '.join(where) if where else ''}", columns
@@ -214,7 +227,8 @@ class _Writer:
         if depth > 0 and self.chance(0.3):
             one, two = self.predicate(columns, depth - 1), self.predicate(columns, depth - 1)
             return self.rng.choice((f"({one} OR {two})", f"({one} AND {two})", f"NOT ({one})"))
-        kind = self.rng.choice(("int", "int", "dec", "str"))
+        kinds = [c.kind for c in columns if c.kind in ("int", "dec", "str")]
+        kind = self.rng.choice(kinds or ["int"])
         value = self.expression(kind, columns, 0)
         if kind == "str":
             return self.rng.choice(
@@ -239,16 +253,22 @@ class _Writer:
         """Return SELECT expressions FROM ...; `kinds` says which, if it is an arm of a UNION."""
         origin, columns = self.from_where(depth)
         if kinds is None:
-            if self.chance(0.08) and " USING " in origin:
-                return Query(f"SELECT k {origin}", (Col("k", "int"),))
             available = sorted(
                 {c.kind for c in columns} | ({"bool"} if self.chance(0.3) else set())
             )
             kinds = tuple(self.rng.choice(available) for _ in range(self.rng.randint(1, 4)))
         chosen = [self.flag(columns) if k == "bool" else self.expression(k, columns) for k in kinds]
-        listed = ", ".join(f"{sql} AS c{i}" for i, sql in enumerate(chosen))
-        outputs = tuple(Col(f"c{i}", kind) for i, kind in enumerate(kinds))
+        listed, outputs = self.listed(list(zip(chosen, kinds, strict=True)))
         return Query(f"SELECT {listed} {origin}", outputs)
+
+    def listed(self, items: list[tuple[str, str]]) -> tuple[str, tuple[Col, ...]]:
+        """Return a select list and its columns; no name occurs twice in a view."""
+        outputs: list[Col] = []
+        for _, kind in items:
+            self.names += 1
+            outputs.append(Col(f"c{self.names}", kind))
+        pairs = zip(items, outputs, strict=True)
+        return ", ".join(f"{sql} AS {c.sql}" for (sql, _), c in pairs), tuple(outputs)
 
     def flag(self, columns: tuple[Col, ...]) -> str:
         """Return a truth value without parentheses around it, as people write them."""
@@ -291,29 +311,29 @@ class _Writer:
     def aggregate(self, depth: int) -> Query:
         origin, columns = self.from_where(depth)
         count = self.rng.choice((1, 1, 2))
-        kinds = [self.rng.choice(sorted({c.kind for c in columns} - {"dbl"})) for _ in range(count)]
+        offered = sorted({c.kind for c in columns} - {"dbl"}) or ["dbl"]
+        kinds = [self.rng.choice(offered) for _ in range(count)]
         keys = [self.expression(kind, columns, self.rng.choice((0, 0, 1))) for kind in kinds]
         shown = [(key, kind) for key, kind in zip(keys, kinds, strict=True) if self.chance(0.85)]
         measures = [self.measure(columns) for _ in range(self.rng.choice((0, 1, 1, 2, 3)))]
         items = shown + measures or [self.measure(columns)]
-        listed = ", ".join(f"{sql} AS c{i}" for i, (sql, _) in enumerate(items))
-        text = f"SELECT {listed} {origin} GROUP BY {self.group_by(keys, shown)}"
+        listed, outputs = self.listed(items)
+        text = f"SELECT {listed} {origin} GROUP BY {self.group_by(keys, len(shown), outputs)}"
         if self.chance(0.2):
             text += f" HAVING {self.having(columns)}"
-        return Query(text, tuple(Col(f"c{i}", kind) for i, (_, kind) in enumerate(items)))
+        return Query(text, outputs)
 
-    def group_by(self, keys: list[str], shown: list[tuple[str, str]]) -> str:
+    def group_by(self, keys: list[str], shown: int, columns: tuple[Col, ...]) -> str:
         """Return the keys as expressions, or by position, alias or ALL if all are shown."""
-        if len(shown) == len(keys):
+        if shown == len(keys):
             style = self.rng.random()
             if style < 0.15:
                 return "ALL"
             if style < 0.3:
                 return ", ".join(str(i + 1) for i in range(len(keys)))
             if style < 0.4:
-                return ", ".join(f"c{i}" for i in range(len(keys)))
-        # A literal would be read as a position.
-        return ", ".join(f"({key})" if key in LITERALS.values() else key for key in keys)
+                return ", ".join(c.sql for c in columns[: len(keys)])
+        return ", ".join(keys)
 
     def having(self, columns: tuple[Col, ...]) -> str:
         number = self.expression("int", columns, 0)
@@ -324,15 +344,19 @@ class _Writer:
     def global_aggregate(self, depth: int) -> Query:
         origin, columns = self.from_where(depth)
         items = [self.measure(columns) for _ in range(self.rng.choice((1, 2, 3)))]
-        listed = ", ".join(f"{sql} AS c{i}" for i, (sql, _) in enumerate(items))
+        listed, outputs = self.listed(items)
         text = f"SELECT {listed} {origin}"
         if self.chance(0.05):
             text += f" HAVING {self.having(columns)}"
-        return Query(text, tuple(Col(f"c{i}", kind) for i, (_, kind) in enumerate(items)))
+        return Query(text, outputs)
 
 
 def _qualified(columns: tuple[Col, ...], alias: str) -> tuple[Col, ...]:
     return tuple(Col(f"{alias}.{c.sql}", c.kind) for c in columns)
+
+
+def _has_k(columns: tuple[Col, ...]) -> bool:
+    return any(column.sql.endswith(".k") for column in columns)
 
 
 def _of(columns: tuple[Col, ...], kind: str) -> list[Col]:
@@ -348,15 +372,24 @@ def random_stream(rng: Random, batches: int) -> tuple[Refresh, ...]:
         if rows[table.name]:
             first.append(Change(table.name, tuple(SignedRow(1, r) for r in rows[table.name])))
     refreshes = [Refresh(0, tuple(first))]
+    # A view's program depends on which tables change, and how; the same few ways come again with
+    # other rows, so that most of a run's time goes into rows, not into compiling.
+    ways = [_way(rng) for _ in range(4)]
     for _ in range(batches):
-        style = rng.choice(("mixed", "mixed", "mixed", "append", "append", "delete", "empty"))
         changes: list[Change] = []
-        for table in TABLES:
-            if style != "empty" and rng.random() < 0.7:
-                signed = _batch(rng, table, rows[table.name], style)
-                changes += [Change(table.name, tuple(signed))] if signed else []
+        for table, style in zip(TABLES, rng.choice(ways), strict=True):
+            signed = _batch(rng, table, rows[table.name], style)
+            changes += [Change(table.name, tuple(signed))] if signed else []
         refreshes.append(Refresh(0, tuple(changes)))
     return tuple(refreshes)
+
+
+def _way(rng: Random) -> tuple[str, ...]:
+    """Return how each table changes in a batch."""
+    style = rng.choice(("any", "any", "any", "append", "append", "delete", "nothing"))
+    if style == "any":
+        return tuple(rng.choice(("mixed", "mixed", "append", "delete", "nothing")) for _ in TABLES)
+    return tuple(rng.choice((style, style, "nothing")) for _ in TABLES)
 
 
 def _row(rng: Random, table: Table) -> Row:
@@ -376,9 +409,14 @@ def _batch(rng: Random, table: Table, rows: list[Row], style: str) -> list[Signe
         signed.append(SignedRow(-1, row))
         return row
 
-    actions = {"append": ("insert",), "delete": ("delete",)}.get(
-        style, ("insert", "insert", "delete", "delete", "update", "update", "no-op", "passing")
-    )
+    actions = {
+        "nothing": (),
+        "append": ("insert",),
+        "delete": ("delete",),
+        "mixed": ("insert", "insert", "delete", "delete", "update", "update", "no-op", "passing"),
+    }[style]
+    if not actions:
+        return []
     for _ in range(rng.randint(1, 3)):
         action = rng.choice(actions)
         if action == "insert":

@@ -1,0 +1,241 @@
+"""Results -> text for a terminal, or JSON. Nothing here decides anything."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import textwrap
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from hybridview.catalog import RefreshRecord, ViewState
+from hybridview.operations.apply import Action
+from hybridview.operations.doctor import Finding
+from hybridview.operations.refresh import RefreshResult
+from hybridview.operations.status import StoreStatus
+from hybridview.operations.verify import Verdict
+from hybridview.plan.steps import Apply, Load, RefreshPlan, ViewPlan
+
+SCHEMA = 1
+"""Version of every JSON object printed by --json."""
+
+
+def as_json(kind: str, value: Any) -> str:
+    """Return one JSON object: what it is, its schema number, its content."""
+    return json.dumps({"schema": SCHEMA, "kind": kind, **value}, default=_plain, indent=2)
+
+
+def json_safe(value: Any) -> dict[str, Any]:
+    """Return a dataclass as a dictionary."""
+    return dataclasses.asdict(value)
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return dataclasses.asdict(value)
+    return str(value)
+
+
+def table(rows: Sequence[Sequence[str]], width: int, header: Sequence[str] = ()) -> list[str]:
+    """Align columns by two blanks; the last one wraps under itself."""
+    every = [list(header), *map(list, rows)] if header else [list(r) for r in rows]
+    if not every:
+        return []
+    widths = [max(len(row[i]) for row in every) for i in range(len(every[0]) - 1)]
+    lines: list[str] = []
+    for row in every:
+        cells = [cell.ljust(w) for cell, w in zip(row, widths, strict=False)]
+        lead = "".join(f"{cell}  " for cell in cells)
+        room = max(20, width - len(lead))
+        parts = textwrap.wrap(row[-1], room) or [""]
+        lines.append((lead + parts[0]).rstrip())
+        lines += [" " * len(lead) + part for part in parts[1:]]
+    return lines
+
+
+def counts(state: ViewState) -> str:
+    """Return `+12 ~88 -3`, or the number of rows after a full load."""
+    rows = state.rows
+    if "rows" in rows:
+        return f"{rows['rows']:,} rows"
+    if rows:
+        return f"+{rows['inserted']:,} ~{rows['updated']:,} -{rows['deleted']:,}"
+    return ""
+
+
+def refresh_line(number: int, total: int, state: ViewState, names: int, width: int) -> list[str]:
+    """Return one view's line: what was done, to how many rows, how long, why."""
+    lead = f"[{number}/{total}] "
+    cells = (
+        f"{state.name:<{names}}",
+        f"{state.executed:<11}",
+        f"{counts(state):<14}",
+        f"{state.seconds:6.1f}s",
+    )
+    line = lead + "  ".join(cells)
+    reason = state.reason
+    if len(line) + 2 + len(reason) <= width:
+        return [f"{line}  {reason}".rstrip()]
+    indent = " " * len(lead)
+    wrapped = textwrap.wrap(reason, width, initial_indent=indent, subsequent_indent=indent)
+    return [line.rstrip(), *wrapped]
+
+
+def refresh_summary(result: RefreshResult) -> str:
+    """Return the closing line of a refresh."""
+    failed = sum(v.executed == "failed" for v in result.views)
+    stale = sum(v.executed == "stale" for v in result.views)
+    skipped = sum(v.executed == "none" for v in result.views)
+    done = len(result.views) - failed - stale - skipped
+    parts = [f"{done} refreshed", f"{skipped} unchanged", f"{failed} failed"]
+    if stale:
+        parts.append(f"{stale} stale")
+    epoch = f"epoch {result.epoch}" if result.epoch is not None else "nothing to publish"
+    return f"{', '.join(parts)}  {epoch}  {result.seconds:.1f}s"
+
+
+def plan(plan: RefreshPlan, width: int) -> list[str]:
+    """Return a refresh plan: for each view the decision, the versions and the SQL."""
+    lines = [f"epoch {plan.epoch}, strategy {plan.strategy}: {len(plan.views)} views"]
+    for view in plan.views:
+        lines += ["", *_view_plan(view, width)]
+    return lines
+
+
+def _view_plan(view: ViewPlan, width: int) -> list[str]:
+    lines = [f"{view.name}: {view.executed.value}"]
+    lines += textwrap.wrap(view.reason, width, initial_indent="  ", subsequent_indent="  ")
+    starts = {feed.name: feed.start for feed in view.feeds}
+    reads = []
+    for source in view.sources:
+        version = "epoch" if source.version is None else str(source.version)
+        if source.name in starts:
+            reads.append(f"{source.name} {starts[source.name]} -> {version}")
+        else:
+            reads.append(f"{source.name} at {version}")
+    if reads:
+        lines.append(f"  reads {', '.join(reads)}")
+    if isinstance(view.step, Apply):
+        lines += [f"  {view.name}@change :=", *_block(view.step.change)]
+        lines += [f"  then {view.step.method} it, unless it is empty:", *_block(view.step.sql)]
+        if view.step.without_deletes:
+            lines += ["  or, if no row goes away:", *_block(view.step.without_deletes)]
+    elif isinstance(view.step, Load):
+        lines += ["  create its table as" if view.step.create else "  run", *_block(view.step.sql)]
+    return lines
+
+
+def _block(sql: str) -> list[str]:
+    return [f"    {line}" for line in sql.splitlines()]
+
+
+def status(now: StoreStatus, width: int) -> list[str]:
+    """Return tables and views of a store with their state."""
+    lines = [f"store {now.root}, epoch {now.epoch}", ""]
+    tables = [
+        (t.name, "-" if t.version is None else str(t.version), t.detail or t.location)
+        for t in now.tables
+    ]
+    lines += table(tables, width, ("table", "version", "location")) if tables else ["no tables yet"]
+    lines.append("")
+    views = [
+        (
+            v.name,
+            v.state,
+            v.executed or "-",
+            "-" if v.rows is None else f"{v.rows:,}",
+            str(v.behind),
+            v.detail,
+        )
+        for v in now.views
+    ]
+    header = ("view", "state", "last", "rows", "behind", "detail")
+    lines += table(views, width, header) if views else ["no views yet"]
+    return lines
+
+
+def history(records: Sequence[RefreshRecord], width: int) -> list[str]:
+    """Return refreshes, newest first, each with its views."""
+    if not records:
+        return ["no refresh yet"]
+    lines: list[str] = []
+    for record in records:
+        head = f"epoch {record.epoch}  {record.started_at}  {record.strategy}  {record.seconds:.1f}s"
+        lines.append(head)
+        rows = [
+            (f"  {v.name}", v.executed, counts(v), f"{v.seconds:.1f}s", v.reason)
+            for v in record.views
+        ]
+        lines += table(rows, width)
+    return lines
+
+
+def verdict(found: Verdict, columns: Sequence[str], width: int) -> list[str]:
+    """Return `equal`, or what differs with sample rows."""
+    if found.ok:
+        return [f"{found.view}  equal  {found.rows:,} rows"]
+    lines = [f"{found.view}  DIFFERENT  {found.missing:,} rows missing, {found.extra:,} too many"]
+    rows = [("-", *map(cell, r)) for r in found.missing_rows]
+    rows += [("+", *map(cell, r)) for r in found.extra_rows]
+    lines += [f"  {line}" for line in table(rows, width - 2, ("", *columns))]
+    lines.append("  - is missing from the stored view, + should not be there")
+    return lines
+
+
+def actions(found: Sequence[Action], allow_drop: bool) -> list[str]:
+    """Return what `apply` does, one line each."""
+    rows = []
+    for action in found:
+        note = action.reason
+        if action.verb == "drop" and not allow_drop:
+            note += "; kept, because --allow-drop is not given"
+        rows.append((action.verb, action.view, note))
+    return table(rows, 1000)
+
+
+def findings(found: Sequence[Finding], width: int) -> list[str]:
+    """Return what `doctor` looked at."""
+    rows = [("ok" if f.ok else "!!", f.what, f.detail) for f in found]
+    lines = table(rows, width)
+    for finding in found:
+        if finding.hint:
+            lines.append(f"hint for {finding.what}: {finding.hint}")
+    bad = sum(not f.ok for f in found)
+    lines.append(f"{len(found) - bad} fine, {bad} to look at")
+    return lines
+
+
+def cell(value: Any) -> str:
+    """Return one value as a person reads it."""
+    if value is None:
+        return "NULL"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, bytes | bytearray):
+        return "0x" + bytes(value).hex()
+    return str(value)
+
+
+def rows(columns: Sequence[str], found: Iterable[Sequence[Any]], width: int) -> list[str]:
+    """Return a result as aligned text; numbers to the right."""
+    data = [tuple(row) for row in found]
+    shown = [[cell(v) for v in row] for row in data]
+    widths = [max([len(c), *(len(r[i]) for r in shown)]) for i, c in enumerate(columns)]
+    numeric = [
+        bool(data) and all(v is None or _is_number(v) for v in (row[i] for row in data))
+        for i in range(len(columns))
+    ]
+    lines = [_row(columns, widths, numeric), _row(["-" * w for w in widths], widths, numeric)]
+    lines += [_row(r, widths, numeric) for r in shown]
+    return [line[:width].rstrip() for line in lines]
+
+
+def _is_number(value: Any) -> bool:
+    return not isinstance(value, bool | str | bytes | bytearray) and hasattr(value, "__add__")
+
+
+def _row(cells: Sequence[str], widths: Sequence[int], numeric: Sequence[bool]) -> str:
+    return "  ".join(
+        c.rjust(w) if right else c.ljust(w)
+        for c, w, right in zip(cells, widths, numeric, strict=True)
+    )
