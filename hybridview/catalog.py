@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-import pyarrow as pa
+import pyarrow as pa  # type: ignore[import-untyped, unused-ignore]
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
@@ -202,7 +202,7 @@ class FolderCatalog:
         newest = max((f for f in table.column("format").to_pylist()), default=FORMAT)
         if newest > FORMAT:
             raise StoreFormatError(
-                f"the store was written by a newer hybridview (format {newest}, this one: {FORMAT})",
+                f"the store was written by a newer hybridview: format {newest}, this is {FORMAT}",
                 hint="Run: pip install --upgrade hybridview",
             )
         pairs = zip(table.column("kind").to_pylist(), table.column("payload"), strict=True)

@@ -125,7 +125,7 @@ class FolderLog:
         actions = DeltaTable(str(self.path), version=version).get_add_actions(flatten=True)
         if "num_records" not in actions.schema.names:
             return None
-        counts = [value.as_py() for value in actions.column("num_records")]
+        counts: list[Any] = [value.as_py() for value in actions.column("num_records")]  # type: ignore[attr-defined]
         if any(count is None for count in counts):
             return None
         return int(sum(counts))
@@ -145,9 +145,11 @@ def read_commit(version: int, actions: list[dict[str, Any]]) -> Commit:
 
     Only files whose `dataChange` is true matter: OPTIMIZE moves rows between files and says so.
     """
-    info = next((a["commitInfo"] for a in actions if "commitInfo" in a), {})
+    info: dict[str, Any] = next((a["commitInfo"] for a in actions if "commitInfo" in a), {})
     added = [a["add"] for a in actions if "add" in a and a["add"].get("dataChange", True)]
-    removed = [a["remove"] for a in actions if "remove" in a and a["remove"].get("dataChange", True)]
+    removed = [
+        a["remove"] for a in actions if "remove" in a and a["remove"].get("dataChange", True)
+    ]
     feed_files = any("cdc" in a for a in actions)
     operation = str(info.get("operation", ""))
     if not added and not removed and not feed_files:

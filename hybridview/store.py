@@ -95,9 +95,7 @@ class Store:
     ) -> TableRecord:
         """Register a Delta table, by folder or catalog name, under a name for views to use."""
         where = None if location is None else str(location)
-        return tables.add_table(
-            self._context, name, where, tuple(key), enable_change_feed, replace
-        )
+        return tables.add_table(self._context, name, where, tuple(key), enable_change_feed, replace)
 
     def remove_table(self, name: str) -> None:
         """Forget a base table; its data stay."""

@@ -1,4 +1,4 @@
-"""What a stored table's own commits say it reflects: written with the data, read back from the log."""
+"""What a stored table's own commits say it reflects: written with the data, read from the log."""
 
 from __future__ import annotations
 

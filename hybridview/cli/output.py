@@ -1,4 +1,4 @@
-"""Where text goes: results to stdout, progress and errors to stderr, one JSON object with --json."""
+"""Where text goes: results to stdout, progress and errors to stderr."""
 
 from __future__ import annotations
 

@@ -160,7 +160,9 @@ def history(records: Sequence[RefreshRecord], width: int) -> list[str]:
         return ["no refresh yet"]
     lines: list[str] = []
     for record in records:
-        head = f"epoch {record.epoch}  {record.started_at}  {record.strategy}  {record.seconds:.1f}s"
+        head = (
+            f"epoch {record.epoch}  {record.started_at}  {record.strategy}  {record.seconds:.1f}s"
+        )
         lines.append(head)
         rows = [
             (f"  {v.name}", v.executed, counts(v), f"{v.seconds:.1f}s", v.reason)

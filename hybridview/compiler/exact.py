@@ -75,11 +75,9 @@ def _add_widest(left: str, right: str, scale: int) -> str:
     fraction = f"(pmod({left}, 1) + pmod({right}, 1))"
     whole = f"(floor({left}) + floor({right}) + floor({fraction}))"
     rest = f"pmod({fraction}, 1)"
-    digits = f"rpad(substring(CAST(CAST({{0}} AS DECIMAL({scale + 1},{scale})) AS STRING), 3), {scale}, '0')"
+    digits = f"substring(CAST(CAST({{0}} AS DECIMAL({scale + 1},{scale})) AS STRING), 3)"
     positive = f"concat(CAST({whole} AS STRING), '.', {digits.format(rest)})"
-    negative = (
-        f"concat('-', CAST(abs({whole}) - 1 AS STRING), '.', {digits.format(f'1 - {rest}')})"
-    )
+    negative = f"concat('-', CAST(abs({whole}) - 1 AS STRING), '.', {digits.format(f'1 - {rest}')})"
     plain = f"CAST({whole} AS STRING)"
     joined = (
         f"CASE WHEN {rest} = 0 THEN {plain} WHEN {whole} >= 0 THEN {positive} ELSE {negative} END"

@@ -83,7 +83,9 @@ def shape(plan: Plan) -> Shape:
     return Shape(plan, None, None)
 
 
-def lay_out(plan: Plan, types: Types, originals: Mapping[str, str] | None, distinct: bool) -> Layout:
+def lay_out(
+    plan: Plan, types: Types, originals: Mapping[str, str] | None, distinct: bool
+) -> Layout:
     """Choose the layout of a view.
 
     `originals` gives the user's own spelling of keys and aggregate arguments, by their plan

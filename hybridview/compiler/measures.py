@@ -1,4 +1,4 @@
-"""Aggregate calls -> partial aggregates that can be added up, and how to read the call from them."""
+"""Aggregate calls -> partial aggregates that can be added up, and the call's value over them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A view's plan and layout + a batch -> DeltaProgram: the change as a query, and how to apply it."""
+"""A view's plan and layout + a batch -> DeltaProgram: its change as a query, how to apply it."""
 
 from __future__ import annotations
 
@@ -131,7 +131,11 @@ def _cannot_add(view: Compilable, top: Shape, batch: Batch) -> str | None:
     grows = only_grows(top.aggregate.input, batch)
     for stored in view.layout.parts:
         if stored.part.needs_growth and not grows:
-            what = "adds floating point numbers" if stored.part.kind is Kind.SUM else "is a minimum or maximum"
+            what = (
+                "adds floating point numbers"
+                if stored.part.kind is Kind.SUM
+                else "is a minimum or maximum"
+            )
             return f"{stored.column} {what}, and rows may have gone"
     return None
 
@@ -141,9 +145,7 @@ def _add(view: Compilable, top: Shape, batch: Batch) -> DeltaProgram:
     node = top.aggregate
     assert node is not None
     keys = tuple(Named(f"{KEY}{i}", k.expr) for i, k in enumerate(node.keys))
-    parts = tuple(
-        Named(f"{PART}{i}", s.part.change()) for i, s in enumerate(view.layout.parts)
-    )
+    parts = tuple(Named(f"{PART}{i}", s.part.change()) for i, s in enumerate(view.layout.parts))
     partial = Partial(derive(node.input, batch), keys, parts)
     # A group whose parts all stay the same is no change: its MERGE would be a commit for nothing.
     moved = [_moved(f"{PART}{i}", s.part) for i, s in enumerate(view.layout.parts)]
@@ -171,9 +173,7 @@ def _moved(name: str, part: Part) -> str:
 def _stored_values(view: Compilable, top: Shape) -> tuple[tuple[Column, ...], tuple[Column, ...]]:
     """Return every stored column's value when a group is updated, and when it is new."""
     updated = statements.new_parts(view.layout)
-    fresh = {
-        s.part: f"d.{statements.quote(f'{PART}{i}')}" for i, s in enumerate(view.layout.parts)
-    }
+    fresh = {s.part: f"d.{statements.quote(f'{PART}{i}')}" for i, s in enumerate(view.layout.parts)}
     old_keys = [f"t.{statements.quote(k)}" for k in view.layout.keys]
     new_keys = [f"d.{statements.quote(f'{KEY}{i}')}" for i in range(len(view.layout.keys))]
     return (
@@ -202,8 +202,7 @@ def _columns(
     for named, measure in zip(top.aggregate.measures, found, strict=True):
         values[named.name] = exp.maybe_parse(measure.value(parts), dialect="spark")
     columns = [
-        Column(c.name, substitute(c.expr, values).sql(dialect="spark"))
-        for c in top.project.columns
+        Column(c.name, substitute(c.expr, values).sql(dialect="spark")) for c in top.project.columns
     ]
     shown = {c.name for c in columns}
     for name, sql in zip(view.layout.keys, keys, strict=True):
@@ -278,7 +277,7 @@ def _stored_rows(view: Compilable, top: Shape, domain: Plan) -> exp.Query:
     extra: list[Named] = []
     for i, s in enumerate(view.layout.parts):
         text = s.part.argument.sql(dialect="spark") if s.part.argument is not None else ""
-        call = exp.maybe_parse(s.part.call(text), dialect="spark")
+        call: Expr = exp.maybe_parse(s.part.call(text), dialect="spark")
         extra.append(Named(f"{PART}{i}", call))
     wide = Aggregate(node.input, node.keys, (*node.measures, *extra))
     rows: Plan = restricted(wide, node.input, domain)

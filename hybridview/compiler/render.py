@@ -227,7 +227,7 @@ def _table(symbol: str) -> exp.Table:
     return exp.Table(this=exp.to_identifier(symbol, quoted=True))
 
 
-def _named(expr: Expr, name: str) -> exp.Alias:
+def _named(expr: Expr, name: str) -> Expr:
     return exp.alias_(expr.copy(), name, quoted=True)
 
 

@@ -77,7 +77,9 @@ def _combine(part: Part, old: str, change: str) -> str:
         case Kind.SUM:
             zero = f"CAST(0 AS {part.type.upper()})"
             total = exact.add(
-                f"coalesce({old}, {zero})", f"CAST(coalesce({change}, {zero}) AS {part.type})", part.type
+                f"coalesce({old}, {zero})",
+                f"CAST(coalesce({change}, {zero}) AS {part.type})",
+                part.type,
             )
             return f"({total})"
         case Kind.MIN:
@@ -163,7 +165,8 @@ def patch(view: str, layout: Layout, epoch: str) -> str:
     same = " AND ".join(f"t.{quote(c)} <=> d.{quote(c)}" for c in layout.visible)
     of_row = _list(f"d.{quote(c)}" for c in layout.visible)
     gone = (
-        f"SELECT {of_row}, t.{quote(EPOCH)}, t.{quote(ROW)}, -d.{quote(WEIGHT)} AS {quote(WEIGHT)},\n"
+        f"SELECT {of_row}, t.{quote(EPOCH)}, t.{quote(ROW)},\n"
+        f"  -d.{quote(WEIGHT)} AS {quote(WEIGHT)},\n"
         f"  row_number() OVER (PARTITION BY {of_row} ORDER BY t.{quote(EPOCH)}, t.{quote(ROW)}) "
         f"AS {quote(HIDDEN + 'rank')},\n"
         f"  count(t.{quote(ROW)}) OVER (PARTITION BY {of_row}) AS {quote(HIDDEN + 'found')}\n"

@@ -1,4 +1,4 @@
-"""A view's text + the schemas of its sources -> its plan, its layout, and the query that loads it."""
+"""A view's text + the schemas of its sources -> its plan, its layout, and its load query."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def plan_view(relation: Relation, names: tuple[str, ...]) -> Plan:
     return normalise(rename(relation, names))
 
 
-def arguments(plan: Plan) -> dict[str, tuple[exp.Expression, Plan]]:
+def arguments(plan: Plan) -> dict[str, tuple[exp.Expr, Plan]]:
     """Return every aggregate argument and the plan it is evaluated over, by its text."""
-    found: dict[str, tuple[exp.Expression, Plan]] = {}
+    found: dict[str, tuple[exp.Expr, Plan]] = {}
     for node in walk(plan):
         if not isinstance(node, Aggregate):
             continue

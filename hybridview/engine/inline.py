@@ -20,7 +20,9 @@ _AS_TEXT = ("tinyint", "smallint", "int", "bigint", "float", "double", "boolean"
 def encodable(type_name: str) -> bool:
     """Say whether a value of a type survives the way through text unchanged."""
     plain = type_name.lower()
-    return plain in (*_AS_TEXT, "timestamp", "timestamp_ntz", "binary") or plain.startswith("decimal(")
+    return plain in (*_AS_TEXT, "timestamp", "timestamp_ntz", "binary") or plain.startswith(
+        "decimal("
+    )
 
 
 def _encode(column: str, type_name: str) -> str:

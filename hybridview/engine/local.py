@@ -33,7 +33,9 @@ def check_java() -> None:
     """Refuse early, in one line, when there is no Java 17 or newer."""
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
-    hint = "Run: apt-get install openjdk-17-jre-headless (Debian) or brew install openjdk@17 (macOS)"
+    hint = (
+        "Run: apt-get install openjdk-17-jre-headless (Debian) or brew install openjdk@17 (macOS)"
+    )
     if java is None or not Path(java).exists():
         raise NoJavaError("Spark needs Java 17 or newer, and there is none", hint=hint)
     found = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
+from typing import Any
 
+from hybridview.engine import inline
 from hybridview.engine.session import Session, quote, table_at, temp_view
 from hybridview.plan.steps import Pinned
 from hybridview.schema import WEIGHT
+
+_SIGN = "CASE WHEN `_change_type` IN ('insert', 'update_postimage') THEN 1 ELSE -1 END"
 
 
 class Relations:
@@ -46,23 +51,50 @@ class Relations:
         """Make `v@target`, for reading the stored rows."""
         self._register(f"{view}@target", f"SELECT * FROM {table_at(self.path(view))}")
 
-    def changes(self, name: str, columns: Sequence[str], start: int, end: int) -> None:
-        """Make `name@changes`: the feed after `start` up to `end`, with weights."""
+    def changes(
+        self, name: str, columns: Sequence[str], start: int, end: int, rows: int | None
+    ) -> None:
+        """Make `name@changes`: the feed after `start` up to `end`, with weights.
+
+        `rows` is what the log says about its size. A small feed is fetched once, netted, and
+        stands as literals in the statements of every view that reads it.
+        """
+        wanted = f"{start + 1}-{end} of {', '.join(columns)}"
+        symbol = f"{name}@changes"
+        if self.known.get(symbol) == wanted:
+            return
         listed = self._columns(columns)
         if start == end:
             # The feed refuses an empty range.
             table = table_at(self.path(name), end)
             query = f"SELECT {listed}, 1 AS {quote(WEIGHT)} FROM {table} WHERE FALSE"
-            self._register(f"{name}@changes", query)
-            return
-        feed = f"{name}@feed"
-        wanted = f"feed {start + 1}-{end}"
-        if self.known.get(feed) != wanted:
+        else:
+            feed = f"{name}@feed"
             self.session.register_feed(feed, self.path(name), start + 1, end)
-            self.known[feed] = wanted
-            self.known.pop(f"{name}@changes", None)
-        weight = (
-            "CASE WHEN `_change_type` IN ('insert', 'update_postimage') THEN 1 ELSE -1 END "
-            f"AS {quote(WEIGHT)}"
-        )
-        self._register(f"{name}@changes", f"SELECT {listed}, {weight} FROM {quote(feed)}")
+            query = f"SELECT {listed}, {_SIGN} AS {quote(WEIGHT)} FROM {quote(feed)}"
+            if rows is None or rows <= inline.MAX_ROWS:
+                query = self._netted(query) or query
+        self.session.run(temp_view(symbol, query))
+        self.known[symbol] = wanted
+
+    def _netted(self, query: str) -> str | None:
+        """Fetch a change and cancel what cancels; None if it is too large to fetch.
+
+        Cancelled are updates that change nothing, and rows that came and went again. A row that
+        counts twice stays twice: delta programs rely on weights of +1 and -1.
+        """
+        columns = self.session.describe(query)
+        fetched = inline.fetch(self.session, query, columns)
+        if fetched is None:
+            return None
+        weights: Counter[tuple[Any, ...]] = Counter()
+        for row in fetched:
+            weights[row[:-1]] += int(row[-1])
+        netted = [
+            (*row, "1" if weight > 0 else "-1")
+            for row, weight in weights.items()
+            for _ in range(abs(weight))
+        ]
+        if not netted:
+            return f"SELECT * FROM ({query}) WHERE FALSE"
+        return inline.as_relation(netted, columns)

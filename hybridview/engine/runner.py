@@ -144,9 +144,7 @@ class Runner:
             sql = f"{_create(view, target, log.exists(), not feed_later)}\nAS {step.sql}"
         self._commit(view, sql, inputs)
         if feed_later:
-            self.session.run(
-                f"ALTER TABLE {target} SET TBLPROPERTIES ('{FEED_PROPERTY}' = 'true')"
-            )
+            self.session.run(f"ALTER TABLE {target} SET TBLPROPERTIES ('{FEED_PROPERTY}' = 'true')")
         return {"rows": log.row_count(log.latest()) or 0}
 
     def _apply(
@@ -161,7 +159,8 @@ class Runner:
         relations.pin(sources)
         relations.target(view.name)
         for feed in view.feeds:
-            relations.changes(feed.name, feed.columns, feed.start, self._end(feed.name, feed.end))
+            end = self._end(feed.name, feed.end)
+            relations.changes(feed.name, feed.columns, feed.start, end, feed.rows)
         counts = self._compute_change(view.name, step.change)
         try:
             if not counts.rows:
@@ -197,7 +196,9 @@ class Runner:
         if weight is not None:
             w = quote(WEIGHT)
             sums = f"coalesce(min({w}), 0) < 0, coalesce(sum(CASE WHEN {w} > 0 THEN {w} END), 0)"
-        count, negative, total = self.session.run(f"SELECT count(*), {sums} FROM {quote(symbol)}")[0]
+        count, negative, total = self.session.run(f"SELECT count(*), {sums} FROM {quote(symbol)}")[
+            0
+        ]
         return _Change(int(count), bool(negative), int(total), False)
 
     def _commit(self, view: ViewPlan, sql: str, inputs: VersionVector) -> list[tuple[Any, ...]]:

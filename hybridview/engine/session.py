@@ -29,6 +29,8 @@ class Session(Protocol):
 
     def cancel(self) -> None: ...
 
+    def job_count(self) -> int: ...
+
     def stop(self) -> None: ...
 
 
@@ -79,6 +81,10 @@ class SparkPort:
     def cancel(self) -> None:
         """Cancel what Spark is running."""
         self.spark.sparkContext.cancelAllJobs()
+
+    def job_count(self) -> int:
+        """Return how many jobs Spark has started so far, for measurements."""
+        return len(self.spark.sparkContext.statusTracker().getJobIdsForGroup(None))
 
     def stop(self) -> None:
         if self.owned:

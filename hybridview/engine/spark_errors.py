@@ -15,7 +15,7 @@ from hybridview.errors import (
 
 
 def spark_errors() -> tuple[type[BaseException], ...]:
-    """Return the exceptions Spark may raise; imported late, so that metadata commands stay light."""
+    """Return the exceptions Spark may raise; imported late, to keep metadata commands light."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 

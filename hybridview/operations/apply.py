@@ -40,15 +40,15 @@ def plan_apply(context: Context, folder: Path) -> tuple[Action, ...]:
     return tuple(actions)
 
 
-def run_apply(context: Context, actions: tuple[Action, ...], allow_drop: bool) -> tuple[Action, ...]:
+def run_apply(
+    context: Context, actions: tuple[Action, ...], allow_drop: bool
+) -> tuple[Action, ...]:
     """Carry out a plan; drops only where they are allowed. Returns what was done."""
     done: list[Action] = []
     for action in actions:
         if action.definition is not None and action.verb in ("create", "replace"):
             replace = action.verb == "replace"
-            create_view(
-                context, None, action.definition.text, replace, action.definition.source
-            )
+            create_view(context, None, action.definition.text, replace, action.definition.source)
             done.append(action)
         elif action.verb == "drop" and allow_drop:
             drop_view(context, action.view)

@@ -1,4 +1,4 @@
-"""What every operation needs: the store's folder, its records, its settings, and Spark on demand."""
+"""What every operation needs: the store's folder, its records, and Spark on demand."""
 
 from __future__ import annotations
 

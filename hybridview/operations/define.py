@@ -1,4 +1,4 @@
-"""A view's text -> its record: checked by us, analysed by Spark, changed nothing until it is right."""
+"""A view's text -> its record: checked by us, analysed by Spark, recorded when it is right."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def _schemas(
                 f'view "{view}" would read itself', where=_place(definition, parsed, name)
             )
         if schema is None:
-            known = [t.name for t in (*catalog.tables.values(), *catalog.views.values())]
+            known = list(catalog.schemas())
             raise UnknownTableError(
                 f'there is no table or view "{name}"',
                 where=_place(definition, parsed, name),

@@ -28,7 +28,9 @@ def doctor(context: Context) -> tuple[Finding, ...]:
     """Check the machine and the store; starts no Spark."""
     findings = [_java(), _versions()]
     catalog = context.catalog()
-    findings.append(Finding(True, "store", f"{context.root}, format {FORMAT}, epoch {catalog.epoch}"))
+    findings.append(
+        Finding(True, "store", f"{context.root}, format {FORMAT}, epoch {catalog.epoch}")
+    )
     findings.append(_writable(context))
     now = status(context)
     for table in now.tables:

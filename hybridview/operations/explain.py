@@ -35,7 +35,10 @@ class Explanation:
         if self.program is not None:
             lines += ["", "delta program, if all its tables change"]
             lines += [f"  {self.view}@change :=", _indent(text(self.program.change), 4)]
-            lines += [f"  {self.program.method.value} {self.view}@target", _indent(self.program.apply, 4)]
+            lines += [
+                f"  {self.program.method.value} {self.view}@target",
+                _indent(self.program.apply, 4),
+            ]
             if self.program.without_deletes:
                 lines += ["  if no row goes away", _indent(self.program.without_deletes, 4)]
         lines += ["", "snapshot", _indent(self.load)]

@@ -58,7 +58,9 @@ def run_sql(context: Context, statement: str, epoch: int | None = None) -> Any:
     for name in _named(statement, catalog):
         view = catalog.views.get(name)
         if view is not None:
-            session.run(temp_view(view.name, select(context, view, published(catalog, view, epoch))))
+            session.run(
+                temp_view(view.name, select(context, view, published(catalog, view, epoch)))
+            )
         else:
             table = catalog.tables[name]
             path = str(context.table_path(table).resolve())

@@ -84,7 +84,13 @@ def _view(
     if state is None:
         failed = found is not None and found.error
         return ViewStatus(
-            view.name, "failed" if failed else "new", None, "", None, 0, found.error if found else ""
+            view.name,
+            "failed" if failed else "new",
+            None,
+            "",
+            None,
+            0,
+            found.error if found else "",
         )
     behind, detail = _behind(context, catalog, view, dict(state.inputs))
     what = "behind" if behind else "fresh"

@@ -117,14 +117,10 @@ def _checked(
         )
     info = _with_feed(context, name, path, log, enable_change_feed)
     _check_key(context, name, path, info, key)
-    return TableRecord(
-        name, context.location_of(path), info.id, info.columns, key, catalog_name
-    )
+    return TableRecord(name, context.location_of(path), info.id, info.columns, key, catalog_name)
 
 
-def _with_feed(
-    context: Context, name: str, path: Path, log: FolderLog, enable: bool
-) -> TableInfo:
+def _with_feed(context: Context, name: str, path: Path, log: FolderLog, enable: bool) -> TableInfo:
     try:
         info = log.info()
     except LogGap as gap:

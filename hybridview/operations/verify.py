@@ -1,4 +1,4 @@
-"""Verifying: recompute a view from its author's text at the recorded versions, compare both ways."""
+"""Verifying: recompute a view from its author's text at recorded versions, compare both ways."""
 
 from __future__ import annotations
 
@@ -80,8 +80,8 @@ def _compare(
     session.run(
         temp_view(
             f"{view.name}@difference",
-            f"SELECT {shown}, sum(side) AS {weight}, count(CASE WHEN side < 0 THEN 1 END) AS stored "
-            f"FROM ({union}) GROUP BY {keys}",
+            f"SELECT {shown}, sum(side) AS {weight}, "
+            f"count(CASE WHEN side < 0 THEN 1 END) AS stored FROM ({union}) GROUP BY {keys}",
         )
     )
     relation = quote(f"{view.name}@difference")
@@ -123,7 +123,8 @@ def _within_tolerance(session: Session, view: ViewRecord, relation: str, weight:
     partition = f"PARTITION BY {', '.join(others)} " if others else ""
     ranked = (
         f"SELECT *, row_number() OVER ({partition}ORDER BY {', '.join(floats)}) AS place "
-        f"FROM {relation} LATERAL VIEW explode(sequence(1, abs({weight}))) AS copy WHERE {weight} {{}} 0"
+        f"FROM {relation} LATERAL VIEW explode(sequence(1, abs({weight}))) AS copy "
+        f"WHERE {weight} {{}} 0"
     )
     matches = " AND ".join(f"a.{c} <=> b.{c}" for c in (*others, "place"))
     close = " AND ".join(

@@ -237,9 +237,7 @@ class _ViewBuilder:
                 facts.append(ChangeFacts(source.name, start, None, True, False, 0, None))
             else:
                 moved = source.version != start
-                facts.append(
-                    ChangeFacts(source.name, start, source.version, moved, False, 0, None)
-                )
+                facts.append(ChangeFacts(source.name, start, source.version, moved, False, 0, None))
         return tuple(facts)
 
     def _program(

@@ -1,4 +1,4 @@
-"""One SELECT's list, GROUP BY and HAVING -> Aggregate, Filter and Project over its FROM and WHERE."""
+"""One SELECT's list, GROUP BY and HAVING -> Aggregate, Filter and Project over its FROM."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ what its author wrote.
 from __future__ import annotations
 
 from sqlglot.dialects.dialect import Dialect
-from sqlglot.tokens import Token, TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
 from hybridview.sql.parse import DIALECT
 

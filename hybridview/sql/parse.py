@@ -9,7 +9,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import ParseError, TokenError
-from sqlglot.tokens import Token, TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
 from hybridview.errors import BadPropertyError, NonDeterministicError, NotASelectError, SyntaxFault
 from hybridview.schema import Position
@@ -36,12 +36,12 @@ class Definition:
     text: str = ""
     offset: int = 0
 
-    def place(self, node: exp.Expression | None) -> str:
+    def place(self, node: exp.Expr | None) -> str:
         """Return `file:line:col` of a part of the query, as well as it is known."""
         position = self.position(node)
         return f"{self.source}:{position.line}:{position.column}"
 
-    def position(self, node: exp.Expression | None) -> Position:
+    def position(self, node: exp.Expr | None) -> Position:
         start = _start(node)
         return position_at(self.text or self.query, self.offset + start)
 
@@ -165,7 +165,9 @@ def _read_create(text: str, tokens: list[Token], source: str) -> Definition:
     header.need("MATERIALIZED", "VIEW")
     header.take("IF", "NOT", "EXISTS")
     name = header.name()
-    comment, cluster, properties = "", (), {}
+    comment = ""
+    cluster: tuple[str, ...] = ()
+    properties: dict[str, str] = {}
     while not header.take("AS"):
         if header.take("COMMENT"):
             comment = header.name()
@@ -263,11 +265,11 @@ def _syntax_fault(definition: Definition, error: ParseError) -> SyntaxFault:
         "the query does not parse",
         where=f"{definition.source}:{position.line + line - 1}:{column}",
         detail=f"{first.get('description')}, near {near!r}.",
-        hint="Check the text with: hybridview sql \"SELECT ...\"",
+        hint='Check the text with: hybridview sql "SELECT ..."',
     )
 
 
-def _start(node: exp.Expression | None) -> int:
+def _start(node: exp.Expr | None) -> int:
     """Return the smallest known offset inside a node; 0 if none is known."""
     if node is None:
         return 0

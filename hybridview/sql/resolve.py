@@ -250,7 +250,7 @@ class _Resolver:
             if value and name not in known:
                 part = value[0] if isinstance(value, list) else value
                 label = name.rstrip("_").upper()
-                raise NoRule(label, part if isinstance(part, exp.Expression) else node)
+                raise NoRule(label, part if isinstance(part, exp.Expr) else node)
 
 
 def _fresh(label: str, taken: set[str]) -> str:

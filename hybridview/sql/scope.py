@@ -71,10 +71,10 @@ class Scope:
             return found[0]
         if found:
             raise NoRule(f"ambiguous column {node.name}", node)
-        if table and not any(s.alias.lower() == table for s in self.sources):
+        names = {c.name.lower() for s in self.sources for c in s.columns}
+        if table in names - {s.alias.lower() for s in self.sources}:
             # `a.b` may be field b of a struct column a.
-            if any(c.name.lower() == table for s in self.sources for c in s.columns):
-                raise NoRule("struct field reference", node)
+            raise NoRule("struct field reference", node)
         raise Unresolved(node, self.candidates(table), self.certain())
 
     def candidates(self, table: str) -> tuple[str, ...]:

@@ -62,7 +62,9 @@ def random_script(seed: int, batches: int) -> Script:
         # The second view reads the first one, whose rows stand for a table's.
         writer = _Writer(rng, {"v": first.columns, "r": _columns(TABLES[0])})
         views.append(View("w", writer.view().sql))
-    return Script(f"seed {seed}", TABLES, tuple(views), random_stream(rng, batches))
+    text = " ".join(view.sql for view in views)
+    read = {table.name for table in TABLES if f" {table.name} AS " in text}
+    return Script(f"seed {seed}", TABLES, tuple(views), random_stream(rng, batches, read))
 
 
 def _columns(table: Table) -> tuple[Col, ...]:
@@ -123,7 +125,6 @@ class _Writer:
 
     def source(self, depth: int) -> tuple[str, tuple[Col, ...]]:
         """Return one item of FROM and its columns, qualified by its alias."""
-        self.budget -= 1
         self.aliases += 1
         alias = f"{self.rng.choice(('p', 'q', 'm'))}{self.aliases}"
         usable = [n for n in self.ctes if self.reads + self.cte_reads[n] <= MOST_READS]
@@ -131,13 +132,14 @@ class _Writer:
             name = self.rng.choice(usable)
             columns = self.ctes[name]
             self.reads += self.cte_reads[name]
-        elif depth > 0 and self.budget > 0 and self.chance(0.35):
+        elif depth > 0 and self.budget > 0 and self.chance(0.4):
             inner = self.query(depth - 1)
             return f"({inner.sql}) AS {alias}", _qualified(inner.columns, alias)
         else:
             name = self.rng.choice(list(self.relations))
             columns = self.relations[name]
             self.reads += 1
+        self.budget -= 1
         return f"{name} AS {alias}", _qualified(columns, alias)
 
     def from_where(self, depth: int) -> tuple[str, tuple[Col, ...]]:
@@ -363,8 +365,11 @@ def _of(columns: tuple[Col, ...], kind: str) -> list[Col]:
     return [column for column in columns if column.kind == kind]
 
 
-def random_stream(rng: Random, batches: int) -> tuple[Refresh, ...]:
-    """Return first rows and `batches` batches of changes that the rows before them allow."""
+def random_stream(rng: Random, batches: int, read: set[str]) -> tuple[Refresh, ...]:
+    """Return first rows and `batches` batches of changes that the rows before them allow.
+
+    Most changes go to the tables that are `read`; the others show that nothing is done for them.
+    """
     rows: dict[str, list[Row]] = {table.name: [] for table in TABLES}
     first: list[Change] = []
     for table in TABLES:
@@ -374,7 +379,7 @@ def random_stream(rng: Random, batches: int) -> tuple[Refresh, ...]:
     refreshes = [Refresh(0, tuple(first))]
     # A view's program depends on which tables change, and how; the same few ways come again with
     # other rows, so that most of a run's time goes into rows, not into compiling.
-    ways = [_way(rng) for _ in range(4)]
+    ways = [_way(rng, read) for _ in range(3)]
     for _ in range(batches):
         changes: list[Change] = []
         for table, style in zip(TABLES, rng.choice(ways), strict=True):
@@ -384,12 +389,19 @@ def random_stream(rng: Random, batches: int) -> tuple[Refresh, ...]:
     return tuple(refreshes)
 
 
-def _way(rng: Random) -> tuple[str, ...]:
+def _way(rng: Random, read: set[str]) -> tuple[str, ...]:
     """Return how each table changes in a batch."""
-    style = rng.choice(("any", "any", "any", "append", "append", "delete", "nothing"))
+    style = rng.choice(("any", "any", "any", "any", "append", "append", "delete", "nothing"))
+    choices = (style, style, "nothing")
     if style == "any":
-        return tuple(rng.choice(("mixed", "mixed", "append", "delete", "nothing")) for _ in TABLES)
-    return tuple(rng.choice((style, style, "nothing")) for _ in TABLES)
+        choices = ("mixed", "mixed", "mixed", "append", "delete", "nothing")
+    ways = [rng.choice(choices) for _ in TABLES]
+    if style != "nothing" and rng.random() < 0.95:
+        ways = [w if t.name in read else "nothing" for w, t in zip(ways, TABLES, strict=True)]
+        if set(ways) == {"nothing"}:
+            place = rng.choice([i for i, table in enumerate(TABLES) if table.name in read])
+            ways[place] = choices[0]
+    return tuple(ways)
 
 
 def _row(rng: Random, table: Table) -> Row:

@@ -1,1 +1,1 @@
-"""Delta rules, one operator per file. A rule never recurses: `derive` hands it its inputs' changes."""
+"""Delta rules, one operator per file; `derive` hands a rule the changes of its inputs."""

@@ -1,0 +1,54 @@
+# Two commands do everything: `make demo` and `make test`. Both set up what they need.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-fast test-spark test-all check bench sample clean
+
+help: ## Show this list
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## (.*)/  make \1|\2/' | column -t -s '|'
+
+setup: $(STAMP) ## Make the virtual environment and install hybridview with its tools
+
+$(STAMP): pyproject.toml
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing into $(VENV) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[dev]"
+	@touch $(STAMP)
+
+.PHONY: java
+java:
+	@command -v $${JAVA_HOME:+$$JAVA_HOME/bin/}java >/dev/null 2>&1 || { \
+	  echo "Spark needs Java 17 or newer. Install it with: apt-get install openjdk-17-jre-headless" >&2; exit 2; }
+
+demo: $(STAMP) java ## Watch views follow three days of changes in a shop
+	@$(BIN)/hybridview demo
+
+test: check test-fast test-spark ## Run every check and test (under 20 minutes on 2 cores)
+
+test-fast: $(STAMP) ## Run the tests that need no JVM
+	$(BIN)/python -m pytest -m "not spark and not long"
+
+test-spark: $(STAMP) java ## Run the tests on Spark and Delta Lake, and the kill tests
+	$(BIN)/python -m pytest -m "spark and not long"
+
+test-all: check java ## Run everything, long random runs included
+	HV_CASES=10000 $(BIN)/python -m pytest
+
+check: $(STAMP) ## Check style, types and the direction of imports
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest tests/test_layering.py
+
+bench: $(STAMP) java ## Measure a refresh against a hand-written MERGE and a recompute
+	$(BIN)/hybridview bench
+
+sample: $(STAMP) ## Make sample_data anew
+	$(BIN)/python sample_data/generate.py
+
+clean: ## Remove the virtual environment and caches
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,168 @@
+"""Commands that keep views right: refresh, verify, explain, status, history, doctor."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from hybridview.cli import render
+from hybridview.cli.options import (
+    EpochOption,
+    JsonOption,
+    StoreOption,
+    ViewArgument,
+    ViewsArgument,
+    open_store,
+)
+from hybridview.cli.output import Progress, guarded, note, say, width
+from hybridview.schema import Strategy
+
+
+def refresh(
+    views: ViewsArgument = None,
+    strategy: Annotated[
+        Strategy | None,
+        typer.Option(help="How; else the view's property, hybridview.toml, or hybrid."),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print what would be executed; starts no Spark.")
+    ] = False,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Bring views up to date with their base tables, and publish one epoch.
+
+    hybrid decides per view from what changed; incremental applies changes only, and fails where
+    it cannot; snapshot recomputes. Exit 1 if a view failed.
+    """
+
+    def body() -> int:
+        opened, _ = open_store(store)
+        with opened:
+            if dry_run:
+                planned = opened.plan(views or (), strategy)
+                if as_json:
+                    typer.echo(render.as_json("plan", planned.as_dict()))
+                else:
+                    say(render.plan(planned, width()))
+                return 0
+            names = max((len(v.name) for v in opened.views()), default=0)
+            if as_json:
+                result = opened.refresh(views or (), strategy)
+                typer.echo(render.as_json("refresh", {"refresh": result, "ok": result.ok}))
+                return 0 if result.ok else 1
+            with Progress(names) as progress:
+                result = opened.refresh(views or (), strategy, progress)
+        say([render.refresh_summary(result)])
+        return 0 if result.ok else 1
+
+    guarded(body, as_json)
+
+
+def explain(
+    view: ViewArgument,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show a view's plan, its delta program, its SQL, and why it is (not) incremental."""
+
+    def body() -> int:
+        opened, _ = open_store(store)
+        found = opened.explain(view)
+        if as_json:
+            typer.echo(render.as_json("explain", found.as_dict()))
+        else:
+            typer.echo(str(found))
+        return 0
+
+    guarded(body, as_json)
+
+
+def verify(
+    views: ViewsArgument = None,
+    epoch: EpochOption = None,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Recompute views at their recorded versions and compare both ways. Exit 1 on a difference."""
+
+    def body() -> int:
+        opened, _ = open_store(store)
+        with opened:
+            records = {v.name.lower(): v for v in opened.views()}
+            chosen = views or [v.name for v in records.values()]
+            verdicts = []
+            for name in chosen:
+                found = opened.verify(name, epoch)
+                verdicts.append(found)
+                if not as_json:
+                    columns = [c.name for c in records[name.lower()].columns]
+                    say(render.verdict(found, columns, width()))
+        bad = sum(not v.ok for v in verdicts)
+        if as_json:
+            listed = [{**render.json_safe(v), "ok": v.ok} for v in verdicts]
+            typer.echo(render.as_json("verify", {"views": listed, "ok": not bad}))
+        else:
+            say([f"{len(verdicts) - bad} equal, {bad} different"])
+        return 1 if bad else 0
+
+    guarded(body, as_json)
+
+
+def status(
+    fail_if_stale: Annotated[
+        bool, typer.Option("--fail-if-stale", help="Exit 1 unless every view is fresh.")
+    ] = False,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show tables and views, and how far each view is behind. Starts no Spark."""
+
+    def body() -> int:
+        opened, _ = open_store(store)
+        now = opened.status()
+        if as_json:
+            typer.echo(render.as_json("status", {"status": now, "stale": now.stale}))
+        else:
+            say(render.status(now, width()))
+        if fail_if_stale and now.stale:
+            note(f"not fresh: {', '.join(now.stale)}")
+            return 1
+        return 0
+
+    guarded(body, as_json)
+
+
+def history(
+    limit: Annotated[int, typer.Option("--limit", "-n", help="How many refreshes.")] = 10,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show past refreshes: what was executed, why, and how long it took. Starts no Spark."""
+
+    def body() -> int:
+        opened, _ = open_store(store)
+        records = opened.history(limit)
+        if as_json:
+            typer.echo(render.as_json("history", {"refreshes": list(records)}))
+        else:
+            say(render.history(records, width()))
+        return 0
+
+    guarded(body, as_json)
+
+
+def doctor(store: StoreOption = None, as_json: JsonOption = False) -> None:
+    """Look for trouble: Java, packages, folders, tables, views. Starts no Spark."""
+
+    def body() -> int:
+        opened, _ = open_store(store)
+        found = opened.doctor()
+        if as_json:
+            typer.echo(render.as_json("doctor", {"findings": list(found)}))
+        else:
+            say(render.findings(found, width()))
+        return 0 if all(f.ok for f in found) else 1
+
+    guarded(body, as_json)

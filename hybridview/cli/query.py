@@ -1,0 +1,59 @@
+"""Commands that print rows: show, sql."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from hybridview.cli import render
+from hybridview.cli.options import EpochOption, JsonOption, StoreOption, ViewArgument, open_store
+from hybridview.cli.output import guarded, say, width
+
+
+def show(
+    view: ViewArgument,
+    limit: Annotated[int, typer.Option("--limit", "-n", help="How many rows.")] = 20,
+    epoch: EpochOption = None,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Print a view's rows."""
+
+    def body() -> int:
+        opened, _ = open_store(store)
+        with opened:
+            _print_rows(opened.read(view, epoch), limit, as_json)
+        return 0
+
+    guarded(body, as_json)
+
+
+def sql(
+    statement: Annotated[str, typer.Argument(help="A SELECT over views and tables.")],
+    limit: Annotated[int, typer.Option("--limit", "-n", help="How many rows.")] = 100,
+    epoch: EpochOption = None,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Run a query; all views in it are read at one published epoch. Changes nothing."""
+
+    def body() -> int:
+        opened, _ = open_store(store)
+        with opened:
+            _print_rows(opened.sql(statement, epoch), limit, as_json)
+        return 0
+
+    guarded(body, as_json)
+
+
+def _print_rows(frame: Any, limit: int, as_json: bool) -> None:
+    found = frame.take(limit + 1)
+    shown = found[:limit]
+    if as_json:
+        data = {"columns": frame.columns, "rows": [list(r) for r in shown]}
+        typer.echo(render.as_json("rows", {**data, "more": len(found) > limit}))
+        return
+    say(render.rows(frame.columns, shown, width()))
+    more = ", and more" if len(found) > limit else ""
+    say([f"{len(shown)} rows{more}"])

@@ -1,0 +1,1 @@
+"""Tests that need a JVM: the protocol, exactness, foreign input, and faults."""

@@ -1,0 +1,119 @@
+"""A store in a test's folder: base tables by SQL, views by name, and what its commits say."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import shutil
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from hybridview import Store
+from hybridview.catalog import ViewState
+from hybridview.deltalog import Commit, FolderLog
+from hybridview.engine.session import Session, SparkPort
+
+FEED = "USING delta TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')"
+
+_groups = itertools.count()
+
+
+class Warehouse:
+    """A store and the session its base tables are written with."""
+
+    def __init__(self, root: Path, spark: Any) -> None:
+        self.root = root
+        self.spark = spark
+        self.store = Store.open(root, spark=spark)
+
+    def copy(self, root: Path) -> Warehouse:
+        """Return the same store in another folder; a store may be copied as it may be moved."""
+        shutil.copytree(self.root, root)
+        return Warehouse(root, self.spark)
+
+    def sql(self, statement: str) -> Any:
+        """Run a statement in which {orders} stands for the store's table "orders"."""
+        return self.spark.sql(re.sub(r"\{(\w+)\}", lambda m: self.named(m[1]), statement))
+
+    def named(self, table: str) -> str:
+        return f"delta.`{self.root}/tables/{table}`"
+
+    def table(self, name: str, columns: str, rows: str = "") -> None:
+        """Create a base table in the store's tables/ folder, with rows if any are given."""
+        self.sql(f"CREATE TABLE {{{name}}} ({columns}) {FEED}")
+        if rows:
+            self.sql(f"INSERT INTO {{{name}}} {rows}")
+
+    def views(self, queries: Mapping[str, str]) -> None:
+        for name, query in queries.items():
+            self.store.create_view(name, query)
+
+    def refresh(self, strategy: str | None = None) -> dict[str, ViewState]:
+        """Refresh all views and return what became of each."""
+        return {state.name: state for state in self.store.refresh(strategy=strategy).views}
+
+    def executed(self, strategy: str | None = None) -> dict[str, str]:
+        """Refresh all views and return what was executed for each."""
+        return {name: state.executed for name, state in self.refresh(strategy).items()}
+
+    def log(self, view: str) -> FolderLog:
+        record = next(v for v in self.store.views() if v.name == view)
+        return FolderLog(self.root / "views" / record.folder)
+
+    def versions(self) -> dict[str, int]:
+        """Return the newest version of every view's table."""
+        return {v.name: self.log(v.name).latest() for v in self.store.views()}
+
+    def newest_commit(self, view: str) -> Commit:
+        log = self.log(view)
+        return log.commit(log.latest())
+
+    def rows(self, view: str) -> list[tuple[Any, ...]]:
+        """Return a view's published rows, sorted by their text."""
+        return sorted((tuple(row) for row in self.store.read(view).collect()), key=repr)
+
+    def assert_exact(self) -> None:
+        """Make sure that every view holds what its query gives at the recorded versions."""
+        for view in self.store.views():
+            verdict = self.store.verify(view.name)
+            assert verdict.ok, verdict
+
+
+class RecordingPort(SparkPort):
+    """A session port that writes down every statement it is given."""
+
+    def __init__(self, spark: Any, statements: list[str]) -> None:
+        super().__init__(spark)
+        self.statements = statements
+
+    def run(self, sql: str) -> list[tuple[Any, ...]]:
+        self.statements.append(sql)
+        return super().run(sql)
+
+    def writer(self) -> Session:
+        return RecordingPort(self.spark.newSession(), self.statements)
+
+
+def record(store: Store, spark: Any) -> list[str]:
+    """Let a store use a recording port; return the list that fills."""
+    statements: list[str] = []
+    store._context._port = RecordingPort(spark, statements)
+    store._context._worker = None
+    return statements
+
+
+def next_job(spark: Any) -> int:
+    """Run one job and return its number; jobs are numbered one by one."""
+    group = f"probe-{next(_groups)}"
+    context = spark.sparkContext
+    context.setJobGroup(group, "probe")
+    spark.range(1).collect()
+    context.setLocalProperty("spark.jobGroup.id", None)
+    for _ in range(100):  # the tracker hears of jobs a moment later
+        found = context.statusTracker().getJobIdsForGroup(group)
+        if found:
+            return int(max(found))
+        time.sleep(0.05)
+    raise AssertionError("the status tracker does not know the probe's job")

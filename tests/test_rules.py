@@ -1,0 +1,283 @@
+"""Every delta rule matters: a plausible wrong version of it gives wrong rows, the right one none.
+
+Each case runs twice on DuckDB: once as it is, once with one rule replaced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from hybridview.algebra.expressions import Named
+from hybridview.algebra.plan import (
+    Aggregate,
+    Changes,
+    Consolidate,
+    Domain,
+    Empty,
+    Expand,
+    Filter,
+    Join,
+    Negate,
+    Plan,
+    PlanError,
+    Project,
+    Restrict,
+    Scan,
+    Union,
+    output,
+    signed,
+    walk,
+)
+from hybridview.compiler import derive as derive_module
+from hybridview.compiler import program as program_module
+from hybridview.compiler.batch import Batch
+from hybridview.compiler.derive import before, derive
+from hybridview.compiler.program import NotIncremental
+from hybridview.compiler.rules import aggregate as aggregate_module
+from hybridview.compiler.rules.aggregate import KEY, aggregate
+from tests.support.cases import Row
+from tests.support.duck import Duck, Signed, connect, schema
+
+CONNECTION = connect()
+SCHEMAS = {
+    "r": schema("r", k="int", a="int"),
+    "s": schema("s", k="int", b="int"),
+}
+FIRST: dict[str, list[Row]] = {
+    "r": [(1, 10), (1, 10), (2, 20), (None, 5)],
+    "s": [(1, 7), (2, 8), (2, 8)],
+}
+BOTH_CHANGE: dict[str, Signed] = {
+    "r": [((3, 30), 1), ((1, 10), -1), ((2, 20), -1), ((2, 21), 1)],
+    "s": [((3, 9), 1), ((2, 8), -1)],
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A view and a batch that shows whether a rule is right."""
+
+    view: str
+    changes: dict[str, Signed]
+
+
+def is_right(case: Case) -> bool:
+    """Say whether the view's table holds the query's rows after the batch."""
+    duck = Duck(SCHEMAS, CONNECTION)
+    for table, rows in FIRST.items():
+        duck.load(table, rows)
+    view = duck.create("v", case.view)
+    duck.refresh(view, duck.change(case.changes), 1)
+    return duck.stored("v") == duck.fresh("v")
+
+
+# Wrong rules, each with the case that shows it.
+
+
+def scan_of_the_table(node: Scan, batch: Batch) -> Plan:
+    """The whole table instead of its change."""
+    return node
+
+
+def filter_nothing(node: Filter, change: Plan) -> Plan:
+    """The change unfiltered."""
+    return change
+
+
+def project_in_reverse(node: Project, change: Plan) -> Plan:
+    """The right names over the wrong expressions."""
+    names = [named.name for named in node.columns]
+    values = [named.expr for named in reversed(node.columns)]
+    return Project(change, tuple(Named(n, e) for n, e in zip(names, values, strict=True)))
+
+
+def union_of_first(node: Union, changes: tuple[Plan, ...]) -> Plan:
+    """Only one arm's change."""
+    first = next(change for change in changes if not isinstance(change, Empty))
+    return Union((first,), node.names)
+
+
+def join_both_new(node: Join, left_change: Plan, right_change: Plan, left_before: Plan) -> Plan:
+    """Both sides new: a pair of two fresh rows counts twice."""
+    terms = (
+        Join(left_change, node.right, node.condition),
+        Join(node.left, right_change, node.condition),
+    )
+    return Union(terms, output(node))
+
+
+def join_left_only(node: Join, left_change: Plan, right_change: Plan, left_before: Plan) -> Plan:
+    """The change of the right side forgotten."""
+    return Join(left_change, node.right, node.condition)
+
+
+def aggregate_ignores_old(node: Aggregate, change: Plan, before: Plan) -> Plan:
+    """The new groups without taking the old ones away."""
+    domain = aggregate_module.domain_of(node, change)
+    return Consolidate(
+        Union(
+            (aggregate_module.restricted(node, node.input, domain), Negate(Empty(output(node)))),
+            output(node),
+        )
+    )
+
+
+def aggregate_old_is_new(node: Aggregate, change: Plan, before: Plan) -> Plan:
+    """The old groups read from the new rows: nothing ever changes."""
+    return aggregate(node, change, node.input)
+
+
+def keys_that_came(node: Aggregate, change: Plan) -> Domain:
+    """Keys of one sign only: vanished groups stay."""
+    keys = tuple(Named(f"{KEY}{i}", key.expr) for i, key in enumerate(node.keys))
+    net = Expand(Consolidate(change))
+    return Domain(net, keys)
+
+
+def before_is_new(plan: Plan, batch: Batch) -> Plan:
+    """The past read from the present."""
+    return plan
+
+
+JOIN = Case("SELECT r.a, s.b FROM r JOIN s ON r.k = s.k", BOTH_CHANGE)
+NESTED = Case(
+    "SELECT m.n, s.b FROM (SELECT k, count(*) AS n FROM r GROUP BY k) AS m JOIN s ON m.k = s.k",
+    BOTH_CHANGE,
+)
+REPLACED = Case("SELECT k, max(a) AS m FROM r GROUP BY k", {"r": [((2, 20), -1), ((1, 10), -1)]})
+
+WRONG: list[tuple[Any, str, Callable[..., Plan], Case]] = [
+    (derive_module, "scan", scan_of_the_table, Case("SELECT k, a FROM r", BOTH_CHANGE)),
+    (
+        derive_module,
+        "filter",
+        filter_nothing,
+        Case("SELECT k, a FROM r WHERE a > 25", BOTH_CHANGE),
+    ),
+    (derive_module, "project", project_in_reverse, Case("SELECT k, a FROM r", BOTH_CHANGE)),
+    (
+        derive_module,
+        "union",
+        union_of_first,
+        Case("SELECT k FROM r UNION ALL SELECT b FROM s", BOTH_CHANGE),
+    ),
+    (derive_module, "join", join_both_new, JOIN),
+    (derive_module, "join", join_left_only, JOIN),
+    (derive_module, "before", before_is_new, JOIN),
+    (derive_module, "before", before_is_new, NESTED),
+    (derive_module, "aggregate", aggregate_ignores_old, NESTED),
+    (derive_module, "aggregate", aggregate_old_is_new, NESTED),
+    (aggregate_module, "domain_of", keys_that_came, NESTED),
+    (program_module, "domain_of", keys_that_came, REPLACED),
+]
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "wrong", "case"), WRONG, ids=[f"{w[1]}-{w[2].__name__}" for w in WRONG]
+)
+def test_a_wrong_rule_gives_wrong_rows(
+    module: Any, name: str, wrong: Callable[..., Plan], case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert is_right(case)
+    monkeypatch.setattr(module, name, wrong)
+    assert not is_right(case)
+
+
+def test_every_rule_has_a_wrong_version() -> None:
+    replaced = {name for module, name, _, _ in WRONG if module is derive_module}
+    assert replaced >= {"scan", "filter", "project", "union", "join", "aggregate", "before"}
+
+
+def test_rows_that_are_not_netted_cannot_reach_an_aggregate(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """`plain` left out: the plan refuses to exist rather than count deleted rows."""
+    monkeypatch.setattr(aggregate_module, "plain", lambda plan: plan)
+    with pytest.raises(PlanError, match="signed rows"):
+        is_right(NESTED)
+
+
+def test_old_rows_must_be_netted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`plain` that only drops the negative rows: what came in the batch is counted as old."""
+
+    def without_netting(plan: Plan) -> Plan:
+        if isinstance(plan, Restrict) and isinstance(plan.input, Union):
+            kept = tuple(arm for arm in plan.input.inputs if not signed(arm))
+            return Restrict(Union(kept, plan.input.names), plan.domain, plan.keys)
+        return plan
+
+    assert is_right(NESTED)
+    monkeypatch.setattr(aggregate_module, "plain", without_netting)
+    assert not is_right(NESTED)
+
+
+# What the rules leave out.
+
+R = Scan("r", "r", ("k", "a"))
+S = Scan("s", "s", ("k", "b"))
+ONLY_R = Batch(frozenset({"r"}))
+
+
+def test_a_table_that_did_not_change_has_no_change() -> None:
+    assert derive(S, ONLY_R) == Empty(output(S))
+    assert derive(R, ONLY_R) == Changes("r", "r", ("k", "a"))
+
+
+def test_a_join_reads_nothing_old_when_one_side_changed() -> None:
+    change = derive(Join(R, S, None), ONLY_R)
+    assert change == Join(Changes("r", "r", ("k", "a")), S, None)
+
+
+def test_a_chain_of_joins_has_one_term_per_table() -> None:
+    third = Scan("t", "t", ("k",))
+    everything = Batch(frozenset({"r", "s", "t"}))
+    change = derive(Join(Join(R, S, None), third, None), everything)
+    deltas = [node for node in walk(change) if isinstance(node, Changes)]
+    # dr*s*t + r_old*ds*t + (r*s)_old*dt: an old table is the new one minus its change.
+    assert [node.table for node in deltas] == ["r", "r", "s", "r", "s", "t"]
+
+
+def test_before_reads_no_old_files() -> None:
+    past = before(R, ONLY_R)
+    assert past == Union((R, Negate(Changes("r", "r", ("k", "a")))), output(R))
+    assert before(S, ONLY_R) is S
+
+
+# What has no incremental plan, and says why.
+
+
+@pytest.mark.parametrize(
+    ("view", "reason"),
+    [
+        ("SELECT min(a) AS m FROM r", "minimum or maximum, and rows may have gone"),
+        ("SELECT count(DISTINCT a) AS n FROM r", "cannot be added up"),
+        ("SELECT count(*) AS n FROM r HAVING count(*) > 1", "HAVING over an aggregate without"),
+        (
+            "SELECT r.a FROM r JOIN (SELECT max(b) AS m FROM s) AS q ON r.a = q.m",
+            "an aggregate without GROUP BY below another operator",
+        ),
+        (
+            "SELECT n FROM (SELECT k, sum(CAST(a AS DOUBLE)) AS n FROM r GROUP BY k) AS q",
+            "adds floating point numbers",
+        ),
+    ],
+)
+def test_refused_with_a_reason(view: str, reason: str) -> None:
+    with pytest.raises(NotIncremental, match=reason):
+        is_right(Case(view, {"r": [((1, 10), -1)]}))
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        "SELECT q.n, s.b FROM (SELECT k, sum(DISTINCT a) AS n FROM r GROUP BY k) AS q "
+        "JOIN s ON q.k = s.k",
+        "SELECT q.n, s.b FROM (SELECT k, avg(a) AS n FROM r GROUP BY k) AS q JOIN s ON q.k = s.k",
+    ],
+)
+def test_exact_sums_below_another_operator_are_incremental(view: str) -> None:
+    assert is_right(Case(view, BOTH_CHANGE))
