@@ -24,7 +24,7 @@ from tests.support.generator import random_script
 
 SEED = int(os.environ.get("HV_SEED", "20240"))
 CASES = int(os.environ.get("HV_CASES", "2200"))
-BATCHES = 14
+BATCHES = 16
 CONNECTION = connect()
 
 FEATURES = {

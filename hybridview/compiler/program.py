@@ -20,7 +20,6 @@ from hybridview.algebra.plan import (
     Reference,
     Scan,
     output,
-    tables,
     walk,
 )
 from hybridview.compiler import exact, statements
@@ -59,8 +58,10 @@ class DeltaProgram:
     change: exp.Query
     apply: str
     without_deletes: str | None
-    reads: tuple[str, ...]
+    brief: str
+    """How the change is applied, in a few words."""
     reason: str
+    """The same with the reason, for `explain`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +95,8 @@ def refuses(view: Compilable) -> str | None:
     """Return why no batch at all can be applied incrementally; None if some can."""
     top = shape(view.plan)
     for node in walk(view.plan):
-        if not isinstance(node, Aggregate) or node is top.aggregate:
-            continue
-        if view.layout.kind is not LayoutKind.BAG and node is top.aggregate:
+        keyed_top = node is top.aggregate and view.layout.kind is LayoutKind.KEYED
+        if not isinstance(node, Aggregate) or keyed_top:
             continue
         if not node.keys:
             return "an aggregate without GROUP BY below another operator has no key to restrict by"
@@ -158,7 +158,7 @@ def _add(view: Compilable, top: Shape, batch: Batch) -> DeltaProgram:
         change,
         statements.add(view.view, view.layout, updates, inserts),
         None,
-        tables(view.plan),
+        "added to the stored aggregates",
         "additive: partial aggregates of the change are added to the stored ones",
     )
 
@@ -265,7 +265,7 @@ def _replace(view: Compilable, top: Shape, batch: Batch, obstacle: str) -> Delta
         query,
         statements.replace(view.view, view.layout),
         None,
-        tables(view.plan),
+        f"touched groups re-evaluated, because {obstacle}",
         f"affected keys: touched groups ({names}) are re-evaluated, because {obstacle}",
     )
 
@@ -306,7 +306,7 @@ def _patch(view: Compilable, batch: Batch, epoch: str) -> DeltaProgram:
         render(change),
         statements.patch(view.view, view.layout, epoch),
         statements.append(view.view, view.layout, epoch),
-        tables(view.plan),
+        "applied row by row",
         "rows: the netted change is inserted and deleted row by row",
     )
 

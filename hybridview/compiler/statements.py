@@ -17,7 +17,7 @@ from hybridview.schema import HIDDEN, WEIGHT
 KEY = f"{HIDDEN}key_"
 PART = f"{HIDDEN}part_"
 PRESENT = f"{HIDDEN}present"
-CORRUPT = "hybridview: the stored view does not hold the rows this change takes away"
+CORRUPT = "hybridview: rows to take away are not stored"
 
 
 def quote(name: str) -> str:
@@ -49,6 +49,10 @@ def change(view: str) -> str:
 
 def _list(items: Iterable[str]) -> str:
     return ", ".join(items)
+
+
+def _lines(items: Iterable[str]) -> str:
+    return ",\n  ".join(items)
 
 
 def _fail(type_name: str = "bigint") -> str:
@@ -105,11 +109,12 @@ def add(view: str, layout: Layout, updates: tuple[Column, ...], inserts: tuple[C
     ]
     if layout.keys:
         lines.append(f"WHEN MATCHED AND {total} = 0 THEN DELETE")
-    sets = _list(f"{quote(c.name)} = {_checked(c, rows.column, total)}" for c in updates)
-    lines.append(f"WHEN MATCHED THEN UPDATE SET {sets}")
+    moved = [c for c in updates if c.sql != f"t.{quote(c.name)}"]
+    sets = [f"{quote(c.name)} = {_checked(c, rows.column, total)}" for c in moved]
+    lines.append(f"WHEN MATCHED THEN UPDATE SET\n  {_lines(sets)}")
     names = _list(quote(c.name) for c in inserts)
-    values = _list(_checked(c, rows.column, delta, least=1) for c in inserts)
-    lines.append(f"WHEN NOT MATCHED THEN INSERT ({names}) VALUES ({values})")
+    values = _lines(_checked(c, rows.column, delta, least=1) for c in inserts)
+    lines.append(f"WHEN NOT MATCHED THEN INSERT ({names}) VALUES (\n  {values})")
     return "\n".join(lines)
 
 

@@ -117,7 +117,7 @@ class _ViewBuilder:
             state is not None and inputs is not None,
             rebuild,
             obstacle,
-            program.reason if program else "",
+            program.brief if program else "",
             self._recomputed_parent(view),
         )
         decision = self._decide(view, compiled, facts, options)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import duckdb
@@ -47,6 +48,7 @@ def connect() -> Any:
     return duckdb.connect(config={"threads": 1})
 
 
+@lru_cache(maxsize=1000)
 def to_duck(sql: str) -> str:
     """Translate Spark SQL."""
     return sqlglot.transpile(sql, read="spark", write="duckdb")[0]
