@@ -49,8 +49,14 @@ def substitute(expr: Expr, replacements: Mapping[str, Expr]) -> Expr:
 def _wrapped(expr: Expr) -> Expr:
     """Return a copy that keeps its meaning inside any other expression."""
     inner = expr.copy()
-    plain = (exp.Column, exp.Literal, exp.Func, exp.Paren, exp.Case, exp.Cast, exp.Null)
-    return inner if isinstance(inner, plain) else exp.Paren(this=inner)
+    plain = (exp.Column, exp.Literal, exp.Func, exp.Paren, exp.Null, exp.Boolean)
+    # AND, OR and RLIKE are functions to sqlglot, but they are written as operators.
+    operators = (exp.Binary, exp.Unary, exp.Predicate)
+    if isinstance(inner, exp.Paren) or (
+        isinstance(inner, plain) and not isinstance(inner, operators)
+    ):
+        return inner
+    return exp.Paren(this=inner)
 
 
 def conjuncts(condition: Expr) -> tuple[Expr, ...]:

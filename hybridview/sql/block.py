@@ -150,9 +150,10 @@ def _keys(block: Block, items: list[_Item], group: exp.Group | None) -> tuple[Na
     else:
         found = [_key(node, block, items) for node in group.expressions]
     keys: list[Named] = []
+    taken: set[str] = set()
     for expr in found:
         if not any(expr == key.expr for key in keys):
-            keys.append(Named(_label(expr), expr))
+            keys.append(Named(_label(expr, taken), expr))
     return tuple(keys)
 
 
@@ -174,7 +175,10 @@ def _key(node: Expr, block: Block, items: list[_Item]) -> Expr:
 
 
 def _grouping_sets(group: exp.Group) -> bool:
-    return any(group.args.get(kind) for kind in ("rollup", "cube", "grouping_sets", "totals"))
+    named = any(group.args.get(kind) for kind in ("rollup", "cube", "grouping_sets", "totals"))
+    return named or any(
+        isinstance(e, exp.Rollup | exp.Cube | exp.GroupingSets) for e in group.expressions
+    )
 
 
 def _calls(exprs: list[Expr]) -> tuple[Expr, ...]:
@@ -192,14 +196,23 @@ def _calls(exprs: list[Expr]) -> tuple[Expr, ...]:
 
 
 def _aggregate(plan: Plan, keys: tuple[Named, ...], calls: tuple[Expr, ...]) -> Aggregate:
-    return Aggregate(plan, keys, tuple(Named(_label(call), call.copy()) for call in calls))
+    taken = {key.name.lower() for key in keys}
+    return Aggregate(plan, keys, tuple(Named(_label(call, taken), call.copy()) for call in calls))
 
 
-def _label(expr: Expr) -> str:
-    """Name a computed column after its expression, so that plans read well."""
-    if isinstance(expr, exp.Column):
-        return expr.name
-    return expr.sql(dialect="spark").replace("`", "")
+def _label(expr: Expr, taken: set[str]) -> str:
+    """Name a computed column after its expression, so that plans read well.
+
+    Names compare without case in SQL, so two expressions may need a number to stay apart.
+    """
+    plain = isinstance(expr, exp.Column)
+    label = expr.name if plain else expr.sql(dialect="spark").replace("`", "")
+    name, number = label, 1
+    while name.lower() in taken:
+        number += 1
+        name = f"{label} ({number})"
+    taken.add(name.lower())
+    return name
 
 
 def _over(aggregate: Aggregate, expr: Expr) -> Expr:

@@ -17,7 +17,8 @@ def with_columns(query: str, columns: tuple[tuple[str, str], ...]) -> str:
     place = _outer(query, TokenType.FROM)
     assert place is not None, "a query without FROM has no hidden columns"
     added = "".join(f", {sql} AS `{name}`" for name, sql in columns)
-    return f"{query[: place.start].rstrip()}{added}\n{query[place.start :]}"
+    # On a line of its own: the text before it may end with a comment.
+    return f"{query[: place.start].rstrip()}\n{added}\n{query[place.start :]}"
 
 
 def counting_copies(query: str, name: str) -> str:
@@ -39,7 +40,9 @@ def with_row_ids(query: str, epoch: str, epoch_column: str, row_column: str) -> 
 def _outer(query: str, wanted: TokenType) -> Token | None:
     """Return the first token of a kind outside all parentheses, after the outermost SELECT."""
     depth, selected = 0, False
+    before: Token | None = None
     for token in Dialect.get_or_raise(DIALECT).tokenize(query):
+        last, before = before, token
         if token.token_type in (TokenType.L_PAREN, TokenType.L_BRACKET):
             depth += 1
         elif token.token_type in (TokenType.R_PAREN, TokenType.R_BRACKET):
@@ -47,5 +50,10 @@ def _outer(query: str, wanted: TokenType) -> Token | None:
         elif depth == 0 and token.token_type is TokenType.SELECT:
             selected = True
         elif depth == 0 and selected and token.token_type is wanted:
-            return token
+            # `a IS DISTINCT FROM b` contains both words without being either clause.
+            comparing = last is not None and last.token_type in (
+                (TokenType.DISTINCT,) if wanted is TokenType.FROM else (TokenType.IS, TokenType.NOT)
+            )
+            if not comparing:
+                return token
     return None

@@ -175,7 +175,10 @@ class _Resolver:
             equal.append(exp.EQ(this=sides[0], expression=sides[1]))
         merged = frozenset(name.lower() for name in using)
         hidden = tuple(Source(s.alias, s.columns, s.merged | merged) for s in right[1].sources)
-        return Join(left[0], right[0], conjunction(tuple(equal))), left[1].plus(Scope(hidden))
+        first = tuple(name.lower() for name in using)
+        rest = tuple(name for name in left[1].using if name not in first)
+        scope = Scope(left[1].sources + hidden, first + rest)
+        return Join(left[0], right[0], conjunction(tuple(equal))), scope
 
     def _source(self, node: Expr, ctes: Ctes) -> tuple[Plan, Scope]:
         if isinstance(node, exp.Subquery):
@@ -241,7 +244,8 @@ class _Resolver:
         return expr.copy().transform(replace)
 
     def _unique(self, label: str) -> str:
-        return _fresh(label, self.aliases)
+        # Plan columns are called alias.column: a dot in the alias could make two of them alike.
+        return _fresh(label.replace(".", "_"), self.aliases)
 
     @staticmethod
     def _refuse(node: Expr, known: set[str]) -> None:

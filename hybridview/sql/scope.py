@@ -48,12 +48,13 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The sources a SELECT can name columns of."""
+    """The sources a SELECT can name columns of; `using` are the columns `*` shows first."""
 
     sources: tuple[Source, ...]
+    using: tuple[str, ...] = ()
 
     def plus(self, other: Scope) -> Scope:
-        return Scope(self.sources + other.sources)
+        return Scope(self.sources + other.sources, self.using + other.using)
 
     def find(self, node: exp.Column) -> str:
         """Return the plan column a reference means; ambiguity has no rule, Spark decides it."""
@@ -91,9 +92,11 @@ class Scope:
         found = [s for s in self.sources if wanted is None or s.alias.lower() == wanted]
         if not found:
             raise NoRule(f"star over {alias}")
-        return tuple(
-            c
-            for s in found
-            for c in s.columns
-            if wanted is not None or c.name.lower() not in s.merged
-        )
+        if wanted is not None:
+            return tuple(c for s in found for c in s.columns)
+        shown = [c for s in found for c in s.columns if c.name.lower() not in s.merged]
+        # sorted() keeps the order of equal keys: joined columns first, then as they stand.
+        return tuple(sorted(shown, key=lambda c: self._place(c.name.lower())))
+
+    def _place(self, name: str) -> int:
+        return self.using.index(name) if name in self.using else len(self.using)
