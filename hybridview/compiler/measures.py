@@ -16,6 +16,14 @@ Types = Mapping[str, str]
 """Spark's type of each aggregate argument, by the argument's SQL text."""
 
 
+def argument_of(call: Expr) -> Expr | None:
+    """Return what an aggregate call is over: `x` in sum(x) and in sum(DISTINCT x)."""
+    inner = call.this
+    if isinstance(inner, exp.Distinct):
+        inner = inner.expressions[0]
+    return None if isinstance(inner, exp.Star) else inner
+
+
 class Kind(StrEnum):
     """What a partial adds up."""
 

@@ -26,7 +26,7 @@ from hybridview.compiler import exact, statements
 from hybridview.compiler.batch import Batch, only_grows, touched
 from hybridview.compiler.derive import derive
 from hybridview.compiler.layout import Layout, LayoutKind, Shape, measures, shape
-from hybridview.compiler.measures import Kind, Part, Types
+from hybridview.compiler.measures import Kind, Part, Types, argument_of
 from hybridview.compiler.render import render
 from hybridview.compiler.rules.aggregate import domain_of, restricted
 from hybridview.compiler.statements import KEY, PART, PRESENT, Column
@@ -101,8 +101,8 @@ def refuses(view: Compilable) -> str | None:
         if not node.keys:
             return "an aggregate without GROUP BY below another operator has no key to restrict by"
         for measure in node.measures:
-            argument = measure.expr.this
-            kind = view.types.get(argument.sql(dialect="spark"), "")
+            argument = argument_of(measure.expr)
+            kind = view.types.get(argument.sql(dialect="spark"), "") if argument else ""
             if isinstance(measure.expr, exp.Sum | exp.Avg) and not _exact(measure.expr, kind):
                 return (
                     f"{measure.name} below another operator adds floating point numbers, "

@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from hybridview.algebra.plan import Aggregate, Plan, Project, walk
 from hybridview.compiler.layout import EPOCH, ROW, Layout, LayoutKind, lay_out
-from hybridview.compiler.measures import Types
+from hybridview.compiler.measures import Types, argument_of
 from hybridview.compiler.normalise import normalise
 from hybridview.compiler.program import Compilable
 from hybridview.sql.load import counting_copies, with_columns, with_row_ids
@@ -27,10 +27,8 @@ def arguments(plan: Plan) -> dict[str, tuple[exp.Expr, Plan]]:
         if not isinstance(node, Aggregate):
             continue
         for measure in node.measures:
-            argument = measure.expr.this
-            if isinstance(argument, exp.Distinct) or argument is None:
-                continue
-            if not isinstance(argument, exp.Star):
+            argument = argument_of(measure.expr)
+            if argument is not None:
                 found.setdefault(argument.sql(dialect="spark"), (argument, node.input))
     return found
 
