@@ -6,7 +6,7 @@ One append-only Delta table. Paths in it are relative to the store, so that a st
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -61,10 +61,19 @@ class ViewRecord:
     """Session settings that change answers."""
     source: str = "<sql>"
     created_at: str = ""
+    state: str = ""
+    """The name of its state table, if it needs one."""
+    state_of: str = ""
+    """The name of the view this is the state of; empty for a view of the user's."""
 
     @property
     def schema(self) -> TableSchema:
         return TableSchema(self.name, self.columns)
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """What must be refreshed before it: its sources, and its state table."""
+        return (*self.sources, *((self.state,) if self.state else ()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +152,9 @@ class Catalog:
         """Return the views that read a table or view directly."""
         wanted = name.lower()
         return tuple(
-            v.name for v in self.views.values() if wanted in {s.lower() for s in v.sources}
+            v.name
+            for v in self.views.values()
+            if not v.state_of and wanted in {s.lower() for s in v.sources}
         )
 
     def ordered(self) -> tuple[ViewRecord, ...]:
@@ -153,7 +164,7 @@ class Catalog:
         def visit(view: ViewRecord) -> None:
             if view.name.lower() in done:
                 return
-            for source in view.sources:
+            for source in view.reads:
                 parent = self.views.get(source.lower())
                 if parent is not None:
                     visit(parent)
@@ -211,10 +222,20 @@ class FolderCatalog:
 
     def append(self, kind: str, payload: Mapping[str, Any], transaction: Any = None) -> None:
         """Append one record; `transaction` makes a second append of the same id fail."""
+        self.append_all([(kind, payload)], transaction)
+
+    def append_all(
+        self, records: Sequence[tuple[str, Mapping[str, Any]]], transaction: Any = None
+    ) -> None:
+        """Append several records in one commit: all of them count, or none."""
         version = DeltaTable(str(self.path)).version() + 1 if self.exists() else 0
-        row = {"seq": version, **payload}
         data = pa.table(
-            {"kind": [kind], "payload": [json.dumps(row)], "format": [FORMAT]}, schema=_SCHEMA
+            {
+                "kind": [kind for kind, _ in records],
+                "payload": [json.dumps({"seq": version, **payload}) for _, payload in records],
+                "format": [FORMAT for _ in records],
+            },
+            schema=_SCHEMA,
         )
         properties = CommitProperties(app_transactions=[transaction]) if transaction else None
         try:
@@ -312,6 +333,8 @@ def _view(payload: Mapping[str, Any]) -> ViewRecord:
         payload["settings"],
         payload["source"],
         payload["created_at"],
+        payload.get("state", ""),
+        payload.get("state_of", ""),
     )
 
 

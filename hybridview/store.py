@@ -176,7 +176,7 @@ class Store:
 
     def views(self) -> tuple[ViewRecord, ...]:
         """Return the views' records, parents first."""
-        return self._context.catalog().ordered()
+        return tuple(v for v in self._context.catalog().ordered() if not v.state_of)
 
     def tables(self) -> tuple[TableRecord, ...]:
         """Return the base tables' records."""

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from hybridview.compiler.program import DeltaProgram
+from tests.support.case_text import format_script
 from tests.support.cases import (
     CASES,
     CaseError,
     Executed,
     Refresh,
     Script,
-    format_script,
     parse_cases,
     read_cases,
     rows_after,

@@ -18,7 +18,8 @@ from hybridview.algebra.plan import Aggregate, walk
 from hybridview.compiler.batch import Batch, only_grows
 from hybridview.compiler.layout import shape
 from hybridview.compiler.program import Compilable, DeltaProgram, NotIncremental
-from tests.support.cases import Change, Expect, Refresh, Script, SignedRow, format_script
+from tests.support.case_text import format_script
+from tests.support.cases import Change, Expect, Refresh, Script, SignedRow
 from tests.support.duck import Outcome, bag, connect, open_script, signed_rows, to_duck
 from tests.support.generator import random_script
 

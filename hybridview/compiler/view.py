@@ -11,6 +11,7 @@ from hybridview.compiler.layout import EPOCH, ROW, Layout, LayoutKind, lay_out
 from hybridview.compiler.measures import Types, argument_of
 from hybridview.compiler.normalise import normalise
 from hybridview.compiler.program import Compilable
+from hybridview.compiler.state import State, state
 from hybridview.sql.load import counting_copies, with_columns, with_row_ids
 from hybridview.sql.resolve import Relation, rename
 
@@ -39,12 +40,32 @@ class CompiledView:
 
     compilable: Compilable
     load: str
+    state: State | None = None
+    """What the view's row is computed from, where it cannot be added up."""
+
+
+def needs_state(parsed: exp.Query, relation: Relation, plan: Plan, types: Types) -> State | None:
+    """Return the state table a view needs, if it needs one and one can be made from its text."""
+    plain = isinstance(parsed, exp.Select) and not parsed.args.get("distinct")
+    if not plain or parsed.args.get("order"):
+        return None
+    return state(plan, types, relation.spelling)
 
 
 def compile_view(
-    name: str, query: str, parsed: exp.Query, relation: Relation, plan: Plan, types: Types
+    name: str,
+    query: str,
+    parsed: exp.Query,
+    relation: Relation,
+    plan: Plan,
+    types: Types,
+    with_state: bool = False,
 ) -> CompiledView:
     """Lay out a view and prepare its load."""
+    found = needs_state(parsed, relation, plan, types) if with_state else None
+    if found is not None:
+        bare = Layout(LayoutKind.KEYED, tuple(named for named, _ in found.view))
+        return CompiledView(Compilable(name, plan, bare, types), load_query(query, bare), found)
     distinct = isinstance(parsed, exp.Select) and bool(parsed.args.get("distinct"))
     spelling = relation.spelling
     if distinct and spelling is not None:

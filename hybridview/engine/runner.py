@@ -90,7 +90,10 @@ class Runner:
             return self._kept(view, Executed.FAILED, fault.fact, started, str(fault))
 
     def _broken_parent(self, view: ViewPlan) -> str:
-        for source in view.sources:
+        reads: list[Pinned] = [*view.sources]
+        if view.state is not None:
+            reads.append(view.state)
+        for source in reads:
             state = self.states.get(source.name.lower())
             if state and state.executed in (Executed.FAILED, Executed.STALE):
                 return source.name
@@ -157,6 +160,8 @@ class Runner:
         """Compute the change; write it in one commit unless it is empty."""
         relations = self.relations
         relations.pin(sources)
+        if view.state is not None:
+            relations.pin((self._settle(view.state),))
         relations.target(view.name)
         for feed in view.feeds:
             end = self._end(feed.name, feed.end)

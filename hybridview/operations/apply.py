@@ -35,7 +35,7 @@ def plan_apply(context: Context, folder: Path) -> tuple[Action, ...]:
     found = _read(folder)
     actions = [_compare(catalog, name, found[name]) for name in _ordered(found)]
     for view in reversed(catalog.ordered()):
-        if view.name.lower() not in found:
+        if view.name.lower() not in found and not view.state_of:
             actions.append(Action("drop", view.name, "no file defines it"))
     return tuple(actions)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import uuid
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -12,7 +13,8 @@ from hybridview.algebra.expressions import Named
 from hybridview.algebra.plan import Project
 from hybridview.catalog import Catalog, ViewRecord, as_payload
 from hybridview.compiler.render import render, text
-from hybridview.compiler.view import arguments, plan_view
+from hybridview.compiler.state import SUFFIX
+from hybridview.compiler.view import arguments, needs_state, plan_view
 from hybridview.engine.session import Session, quote, temp_view
 from hybridview.engine.spark_errors import as_query_error, spark_errors
 from hybridview.errors import (
@@ -31,6 +33,7 @@ from hybridview.operations.names import check_name, folder_name
 from hybridview.operations.suggest import closest
 from hybridview.operations.tables import discover
 from hybridview.schema import HIDDEN, RESERVED_COLUMNS, Column, TableSchema
+from hybridview.sql.load import with_list
 from hybridview.sql.parse import Definition, parse_definition, parse_query
 from hybridview.sql.resolve import NoRule, UnknownTable, Unresolved, resolve, sources
 
@@ -61,8 +64,34 @@ def create_view(
     _check_columns(definition, parsed, schemas)
     _check_cycle(catalog, wanted, tuple(schemas))
     record = _analyse(context.worker(), definition, parsed, wanted, schemas, old)
-    context.ledger.append("view", as_payload(record))
-    return record
+    records = _with_state(context.worker(), record, parsed, schemas, catalog)
+    context.ledger.append_all([("view", as_payload(r)) for r in records])
+    return records[-1]
+
+
+def _with_state(
+    session: Session,
+    view: ViewRecord,
+    parsed: exp.Query,
+    schemas: Mapping[str, TableSchema],
+    catalog: Catalog,
+) -> tuple[ViewRecord, ...]:
+    """Return a view's record, after that of its state table if it needs one."""
+    try:
+        relation = resolve(parsed, schemas)
+    except (NoRule, Unresolved, UnknownTable):
+        return (view,)
+    if len(relation.columns) != len(view.columns):
+        return (view,)
+    plan = plan_view(relation, tuple(c.name for c in view.columns))
+    found = needs_state(parsed, relation, plan, view.types)
+    if found is None:
+        return (view,)
+    name = f"{view.name}{SUFFIX}"
+    definition = Definition(name, with_list(view.query, found.columns), source=view.source)
+    old = catalog.views.get(name.lower())
+    kept = _analyse(session, definition, parse_query(definition), name, schemas, old)
+    return (dataclasses.replace(kept, state_of=view.name), dataclasses.replace(view, state=name))
 
 
 def _check_free(catalog: Catalog, name: str, replace: bool) -> ViewRecord | None:

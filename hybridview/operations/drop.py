@@ -21,8 +21,8 @@ def drop_view(context: Context, name: str, cascade: bool = False) -> tuple[str, 
             order.append(current)
 
     visit(view.name)
-    if len(order) > 1 and not cascade:
-        readers = catalog.dependents(view.name)
+    readers = catalog.dependents(view.name)
+    if readers and not cascade:
         raise InUseError(
             f'view "{view.name}" is read by other views',
             detail=f"Views: {', '.join(readers)}.",
@@ -30,8 +30,10 @@ def drop_view(context: Context, name: str, cascade: bool = False) -> tuple[str, 
         )
     for dropped in order:
         record = catalog.views[dropped.lower()]
+        records = [record, *([catalog.views[record.state.lower()]] if record.state else [])]
         # The record goes first: a folder without a record is an orphan, a record without its
         # folder would be a broken view.
-        context.ledger.append("view_dropped", {"name": record.name, "id": record.id})
-        shutil.rmtree(context.view_path(record), ignore_errors=True)
+        context.ledger.append_all([("view_dropped", {"name": r.name, "id": r.id}) for r in records])
+        for r in records:
+            shutil.rmtree(context.view_path(r), ignore_errors=True)
     return tuple(order)

@@ -9,6 +9,7 @@ from hybridview.catalog import ViewRecord
 from hybridview.compiler.batch import Batch
 from hybridview.compiler.program import DeltaProgram, NotIncremental, compile_program
 from hybridview.compiler.render import text
+from hybridview.compiler.state import read_state
 from hybridview.compiler.view import load_query
 from hybridview.operations.context import Context, view_named
 from hybridview.plan.compiled import Compiled, compile_record
@@ -70,9 +71,14 @@ def explain_record(view: ViewRecord) -> Explanation:
     if compiled.compilable is None:
         reason = compiled.no_rule + (f", at {compiled.place}" if compiled.place else "")
         return Explanation(view.name, False, (reason,), "", None, layout, load)
+    if compiled.state is not None:
+        piecewise = read_state(view.name, compiled.layout, compiled.state)
+        plan = show(compiled.compilable.plan)
+        return Explanation(view.name, True, (piecewise.reason,), plan, piecewise, layout, load)
     changed = frozenset(view.sources)
     plan = show(compiled.compilable.plan)
-    program, reasons = None, []
+    program: DeltaProgram | None = None
+    reasons: list[str] = []
     try:
         program = compile_program(compiled.compilable, Batch(changed), "{epoch}")
         reasons.append(program.reason)

@@ -75,7 +75,7 @@ def refresh(
     states = _execute(context, catalog, plan, listener)
     seconds = round(time.monotonic() - begun, 3)
     if not _worth_publishing(catalog, states):
-        return RefreshResult(None, plan.attempt, states, seconds)
+        return RefreshResult(None, plan.attempt, _own(catalog, states), seconds)
     reach("before_publish")
     record = RefreshRecord(
         plan.epoch,
@@ -86,7 +86,12 @@ def refresh(
         (*states, *_untouched(catalog, states)),
     )
     context.ledger.publish(record, catalog.store_id)
-    return RefreshResult(plan.epoch, plan.attempt, states, seconds)
+    return RefreshResult(plan.epoch, plan.attempt, _own(catalog, states), seconds)
+
+
+def _own(catalog: Catalog, states: tuple[ViewState, ...]) -> tuple[ViewState, ...]:
+    """Return the states of the user's own views, without state tables."""
+    return tuple(s for s in states if not catalog.views[s.name.lower()].state_of)
 
 
 def _execute(
@@ -116,7 +121,7 @@ def _with_parents(catalog: Catalog, views: tuple[str, ...]) -> tuple[str, ...]:
         record = catalog.views.get(name.lower())
         if record is None:
             return
-        for source in record.sources:
+        for source in record.reads:
             visit(source)
         wanted[record.name] = None
 

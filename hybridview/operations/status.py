@@ -56,6 +56,8 @@ def status(context: Context) -> StoreStatus:
     tables = tuple(_table(context, catalog, name) for name in sorted(catalog.tables))
     views: dict[str, ViewStatus] = {}
     for view in catalog.ordered():
+        if view.state_of:
+            continue
         views[view.name.lower()] = _view(context, catalog, view, views)
     return StoreStatus(str(context.root), catalog.epoch, tables, tuple(views.values()))
 

@@ -10,6 +10,7 @@ from hybridview.catalog import Catalog, ViewRecord, ViewState
 from hybridview.compiler.batch import Batch
 from hybridview.compiler.program import DeltaProgram, NotIncremental, compile_program
 from hybridview.compiler.render import text
+from hybridview.compiler.state import read_state
 from hybridview.compiler.statements import overwrite
 from hybridview.compiler.view import load_query
 from hybridview.deltalog import DeltaLog
@@ -108,6 +109,7 @@ class _ViewBuilder:
             stored_id=state.table_id if state else "",
             stored_inputs=inputs,
             layout=compiled.layout,
+            state=self._source(view.state) if view.state else None,
         )
         rebuild = self._must_rebuild(view, state, inputs, sources)
         usable = state is not None and not rebuild
@@ -159,25 +161,27 @@ class _ViewBuilder:
             ) from None
 
     def _sources(self, view: ViewRecord) -> tuple[Pinned, ...]:
-        found: list[Pinned] = []
-        for name, columns in view.sources.items():
-            names = tuple(c.name for c in columns)
-            parent = self.catalog.views.get(name.lower())
-            if parent is None:
-                pin = self.pins[name.lower()]
-                if pin.problem is not None:
-                    raise pin.problem
-                found.append(Pinned(name, pin.table_id, pin.version, names))
-                continue
-            plan = self.plans.get(name.lower())
-            state = self.states.get(name.lower())
-            if plan is not None and plan.step is not None:
-                found.append(Pinned(name, state.table_id if state else "", None, names))
-            elif state is not None:
-                found.append(Pinned(name, state.table_id, state.version, names))
-            else:
-                found.append(Pinned(name, "", None, names))
-        return tuple(found)
+        return tuple(
+            self._source(name, tuple(c.name for c in columns))
+            for name, columns in view.sources.items()
+        )
+
+    def _source(self, name: str, columns: tuple[str, ...] = ()) -> Pinned:
+        """Pin a base table, or a view at the version it has or will have."""
+        parent = self.catalog.views.get(name.lower())
+        if parent is None:
+            pin = self.pins[name.lower()]
+            if pin.problem is not None:
+                raise pin.problem
+            return Pinned(name, pin.table_id, pin.version, columns)
+        columns = columns or tuple(c.name for c in parent.columns)
+        plan = self.plans.get(name.lower())
+        state = self.states.get(name.lower())
+        if plan is not None and plan.step is not None:
+            return Pinned(name, state.table_id if state else "", None, columns)
+        if state is not None:
+            return Pinned(name, state.table_id, state.version, columns)
+        return Pinned(name, "", None, columns)
 
     def _inputs(self, view: ViewRecord, state: StoredState | None) -> VersionVector | None:
         """Return the versions the stored rows reflect.
@@ -248,6 +252,8 @@ class _ViewBuilder:
         changed = frozenset(f.source for f in facts if f.changed)
         if not changed:
             return None, ""
+        if compiled.state is not None:
+            return read_state(compiled.compilable.view, compiled.layout, compiled.state), ""
         appended = frozenset(f.source for f in facts if f.changed and f.appended)
         try:
             program = compile_program(
@@ -278,7 +284,8 @@ class _ViewBuilder:
             return plan
         if decision.executed is Executed.INCREMENTAL:
             assert program is not None
-            return replace(plan, feeds=self._feeds(view, facts), step=_apply(program, facts))
+            feeds = () if compiled.state is not None else self._feeds(view, facts)
+            return replace(plan, feeds=feeds, step=_apply(program, facts))
         layout = compiled.layout
         load = load_query(view.query, layout, str(self.request.epoch))
         state = self.states.get(view.name.lower())

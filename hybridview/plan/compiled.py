@@ -8,6 +8,7 @@ from hybridview.algebra.plan import Plan, Scan, walk
 from hybridview.catalog import ViewRecord
 from hybridview.compiler.layout import Layout, LayoutKind
 from hybridview.compiler.program import Compilable, refuses
+from hybridview.compiler.state import State
 from hybridview.compiler.view import compile_view, plan_view
 from hybridview.schema import TableSchema
 from hybridview.sql.parse import Definition, parse_query
@@ -24,6 +25,7 @@ class Compiled:
     compilable: Compilable | None
     no_rule: str = ""
     place: str = ""
+    state: State | None = None
 
 
 def _unnettable(plan: Plan, schemas: dict[str, TableSchema]) -> str:
@@ -58,7 +60,11 @@ def compile_record(view: ViewRecord) -> Compiled:
     unnettable = _unnettable(plan, schemas)
     if unnettable:
         return Compiled(bag, None, unnettable)
-    compiled = compile_view(view.name, view.query, parsed, relation, plan, view.types)
+    compiled = compile_view(
+        view.name, view.query, parsed, relation, plan, view.types, with_state=bool(view.state)
+    )
+    if compiled.state is not None:
+        return Compiled(compiled.compilable.layout, compiled.compilable, state=compiled.state)
     refusal = refuses(compiled.compilable)
     if refusal:
         return Compiled(compiled.compilable.layout, None, refusal)

@@ -65,6 +65,8 @@ class ViewPlan:
     reason: str
     sources: tuple[Pinned, ...]
     feeds: tuple[Feed, ...] = ()
+    state: Pinned | None = None
+    """The state table its row is computed from; refreshed before it in the same plan."""
     step: Load | Apply | None = None
     layout: Layout | None = None
     columns: tuple[tuple[str, str], ...] = ()

@@ -59,10 +59,13 @@ def _spelling(block: Block, group: exp.Group | None) -> Spelling:
     """Remember how the user wrote keys and arguments, to add hidden columns to his SELECT."""
     written: list[Expr] = list(group.expressions) if group is not None else []
     for node in block.node.expressions:
-        written += [call.this for call in node.walk() if is_aggregate(call)]
+        for call in node.walk():
+            if is_aggregate(call):
+                inner = call.this
+                written += inner.expressions if isinstance(inner, exp.Distinct) else [inner]
     found: Spelling = {}
     for node in written:
-        if isinstance(node, exp.Star | exp.Literal | exp.Distinct) or node is None:
+        if isinstance(node, exp.Star | exp.Literal) or node is None:
             continue
         try:
             resolved = block.expression(node)

@@ -21,6 +21,14 @@ def with_columns(query: str, columns: tuple[tuple[str, str], ...]) -> str:
     return f"{query[: place.start].rstrip()}\n{added}\n{query[place.start :]}"
 
 
+def with_list(query: str, columns: tuple[tuple[str, str], ...]) -> str:
+    """Put other columns into the outermost SELECT, grouped by those that are no aggregates."""
+    start, end = _outer(query, TokenType.SELECT), _outer(query, TokenType.FROM)
+    assert start is not None and end is not None
+    listed = ",\n  ".join(f"{sql} AS `{name}`" for name, sql in columns)
+    return f"{query[: start.end + 1]}\n  {listed}\n{query[end.start :]}\nGROUP BY ALL"
+
+
 def counting_copies(query: str, name: str) -> str:
     """Turn SELECT DISTINCT into all rows once, with the number of their copies."""
     place = _outer(query, TokenType.DISTINCT)
@@ -49,6 +57,8 @@ def _outer(query: str, wanted: TokenType) -> Token | None:
             depth -= 1
         elif depth == 0 and token.token_type is TokenType.SELECT:
             selected = True
+            if wanted is TokenType.SELECT:
+                return token
         elif depth == 0 and selected and token.token_type is wanted:
             # `a IS DISTINCT FROM b` contains both words without being either clause.
             comparing = last is not None and last.token_type in (

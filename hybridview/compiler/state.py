@@ -1,0 +1,144 @@
+"""An aggregate without GROUP BY that cannot be added up -> a state table it can be read from.
+
+`SELECT min(x), count(*) FROM t` has one row and no key: when the smallest x is deleted, neither
+the row nor the change says which x comes next. So the different values of x are kept, with their
+counts, in a table of their own. That table is an ordinary grouped view, maintained as such; the
+view's row is then computed from it, and no base table is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from hybridview.algebra.expressions import Expr, substitute
+from hybridview.algebra.plan import Plan
+from hybridview.compiler import exact, statements
+from hybridview.compiler.layout import Layout, shape
+from hybridview.compiler.measures import Types, argument_of
+from hybridview.compiler.program import DeltaProgram, Method
+from hybridview.compiler.statements import PRESENT, quote
+from hybridview.schema import HIDDEN
+
+SUFFIX = "@state"
+ROWS = "rows"
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """The columns of a state table, in the user's own words, and the view's columns over them."""
+
+    columns: tuple[tuple[str, str], ...]
+    """Name and SQL of each column; those that are no aggregates are the keys."""
+    view: tuple[tuple[str, str], ...]
+    """Name and SQL over the state table of each column of the view."""
+
+
+def state(plan: Plan, types: Types, spelling: Mapping[str, str] | None) -> State | None:
+    """Return the state a view needs; None if it needs none, or none would help."""
+    top = shape(plan)
+    node = top.aggregate
+    if node is None or node.keys or top.having is not None or spelling is None:
+        return None
+    builder = _Builder(types, spelling)
+    values: dict[str, Expr] = {}
+    for measure in node.measures:
+        sql = builder.value(measure.expr)
+        if sql is None:
+            return None
+        values[measure.name] = exp.maybe_parse(sql, dialect="spark")
+    if not builder.keys:
+        return None
+    view = tuple(
+        (c.name, substitute(c.expr, values).sql(dialect="spark")) for c in top.project.columns
+    )
+    return State((*builder.keys.items(), *builder.sums.items()), view)
+
+
+class _Builder:
+    """Collects the state's columns while it rewrites the view's aggregates."""
+
+    def __init__(self, types: Types, spelling: Mapping[str, str]) -> None:
+        self.types, self.spelling = types, spelling
+        self.keys: dict[str, str] = {}
+        self.sums: dict[str, str] = {ROWS: "count(*)"}
+
+    def value(self, call: Expr) -> str | None:
+        """Return an aggregate over the state table; None if it cannot be had from one."""
+        argument = argument_of(call)
+        if isinstance(call, exp.Count) and (
+            argument is None or isinstance(argument, exp.Literal | exp.Boolean)
+        ):
+            return f"coalesce(sum({ROWS}), 0)"
+        if argument is None or call.expressions:
+            return None
+        text = argument.sql(dialect="spark")
+        own = self.spelling.get(text)
+        if own is None:
+            return None
+        if isinstance(call.this, exp.Distinct):
+            if len(call.this.expressions) > 1:
+                return None
+            return f"{call.key}(DISTINCT {self._key(own)})"
+        if isinstance(call, exp.Min | exp.Max):
+            return f"{call.key}({self._key(own)})"
+        count = f"coalesce(sum({self._sum('count', own)}), 0)"
+        if isinstance(call, exp.Count):
+            return count
+        return self._total(call, own, self.types.get(text, ""), count)
+
+    def _total(self, call: Expr, own: str, kind: str, count: str) -> str | None:
+        if exact.is_float(kind) or exact.sum_type(kind) is None:
+            return None
+        wide = isinstance(call, exp.Avg) and exact.is_integer(kind)
+        argument = f"CAST({own} AS DECIMAL(20,0))" if wide else own
+        total_type = exact.sum_type("decimal(20,0)" if wide else kind)
+        total = f"CAST(sum({self._sum('sum', argument)}) AS {total_type})"
+        if isinstance(call, exp.Sum):
+            return total
+        if not exact.averageable(kind):
+            return None
+        return f"CASE WHEN {count} > 0 THEN {exact.average(total, f'nullif({count}, 0)', kind)} END"
+
+    def _key(self, own: str) -> str:
+        return _column(self.keys, own, "value")
+
+    def _sum(self, function: str, own: str) -> str:
+        return _column(self.sums, f"{function}({own})", function)
+
+
+def _column(columns: dict[str, str], sql: str, stem: str) -> str:
+    """Return the column that holds `sql`, added if it is new."""
+    for name, known in columns.items():
+        if known == sql:
+            return name
+    name = f"{stem}_{len(columns)}"
+    columns[name] = sql
+    return name
+
+
+def read_state(view: str, layout: Layout, found: State) -> DeltaProgram:
+    """Return the program that computes a view's one row from its state table."""
+    source = quote(f"{view}{SUFFIX}@new")
+    fresh = ", ".join(f"{sql} AS {quote(name)}" for name, sql in found.view)
+    stored = layout.stored
+    columns = ", ".join(f"n.{quote(c)}" for c in stored)
+    unchanged = " AND ".join(f"n.{quote(c)} <=> t.{quote(c)}" for c in stored)
+    mark = quote(f"{HIDDEN}stored")
+    change = (
+        f"SELECT TRUE AS {quote(PRESENT)}, {columns} "
+        f"FROM (SELECT {fresh} FROM {source}) AS n "
+        f"LEFT JOIN (SELECT *, TRUE AS {mark} FROM {statements.target(view)}) AS t ON TRUE "
+        f"WHERE t.{mark} IS NULL OR NOT ({unchanged})"
+    )
+    return DeltaProgram(
+        view,
+        Method.REPLACE,
+        exp.maybe_parse(change, dialect="spark"),
+        statements.replace(view, layout),
+        None,
+        "computed from its state table",
+        f"piecewise: {view}{SUFFIX} is maintained from changes, the view's row is computed from it",
+    )

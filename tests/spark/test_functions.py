@@ -1,0 +1,72 @@
+"""Scalar functions mean the same before and after their way through the parser."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import sqlglot
+
+from hybridview.sql.functions import SCALAR_SAMPLES
+
+pytestmark = pytest.mark.spark
+
+SAMPLES = tuple(s.strip() for s in SCALAR_SAMPLES.split(";"))
+
+STRINGS = ("'x'", "' axBx-x '", "''", "'ünïx 1.5'", "NULL")
+DATES = ("2024-02-29", "1999-12-31", "2000-01-01", "1582-10-15")
+NUMBERS = {
+    "INT": ((2024, 2, 29), (1, 12, 31), (7, 1, 1), (999, 6, 15)),
+    "DECIMAL(10,3)": (("2.345", "-1.005", "0"), ("-0.125", "7", "3"), ("0", "0.5", "-9.995")),
+    "DOUBLE": (("0.5", "-1.5", "2e10"), ("-0.0", "0.1", "1"), ("2.675", "3", "-7.25")),
+}
+INTEGERS_ONLY = ("make_date(a, b, c)",)
+"""Samples whose arguments must be valid parts of a date."""
+
+
+def rows(kind: str) -> str:
+    """Return a relation with the samples' columns; `w` holds dates as text, for to_date."""
+    numbers = [*NUMBERS[kind], (None, None, None)]
+    values = []
+    for index, text in enumerate(STRINGS):
+        a, b, c = numbers[index % len(numbers)]
+        date = f"'{DATES[index]}'" if index < len(DATES) else "NULL"
+        parts = [f"CAST({_value(n)} AS {kind})" for n in (a, b, c)]
+        when = "TIMESTAMP '2024-03-31 02:30:59.123456'" if index % 2 else "CAST(NULL AS TIMESTAMP)"
+        values.append(f"({', '.join(parts)}, {text}, CAST({date} AS DATE), {when}, {date})")
+    return f"VALUES {', '.join(values)} AS r(a, b, c, s, d, t, w)"
+
+
+def _value(number: object) -> str:
+    return "NULL" if number is None else f"'{number}'"
+
+
+@pytest.mark.parametrize("kind", NUMBERS)
+def test_samples_survive_the_parser(spark: Any, kind: str) -> None:
+    """Each sample gives the same values, of the same type, as written and as generated."""
+    samples = [s for s in SAMPLES if kind == "INT" or s not in INTEGERS_ONLY]
+    columns = []
+    for index, sample in enumerate(samples):
+        written = sample.replace("to_date(s)", "to_date(w)")
+        again = sqlglot.parse_one(written, dialect="spark").sql(dialect="spark")
+        columns += [f"{written} AS a{index}", f"{again} AS b{index}"]
+    frame = spark.sql(f"SELECT {', '.join(columns)} FROM {rows(kind)}")
+    found = frame.collect()
+    assert len(found) == len(STRINGS)
+    types = [field.dataType for field in frame.schema.fields]
+    different = {}
+    for index, sample in enumerate(samples):
+        first, second = 2 * index, 2 * index + 1
+        values = [(repr(row[first]), repr(row[second])) for row in found]
+        if types[first] != types[second] or any(a != b for a, b in values):
+            different[sample] = (types[first], types[second], values)
+    assert different == {}
+
+
+def test_samples_are_not_constant(spark: Any) -> None:
+    """The rows above tell something: nearly every sample has several values over them."""
+    columns = ", ".join(f"count(DISTINCT {s.replace('to_date(s)', 'to_date(w)')})" for s in SAMPLES)
+    counts = spark.sql(f"SELECT {columns} FROM {rows('INT')}").collect()[0]
+    constant = [s for s, n in zip(SAMPLES, counts, strict=True) if n < 2]
+    known = ["hour(t)", "minute(t)", "second(t)", "datediff(d, d)", "a LIKE 'x'", "a IN (1, 2)"]
+    assert [s for s in constant if s not in known] == []
