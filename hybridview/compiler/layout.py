@@ -100,7 +100,7 @@ def lay_out(
     if keys is None:
         return bag
     columns, hidden_keys = keys
-    parts = _stored_parts(top, types, originals) if originals is not None else None
+    parts = _stored_parts(top, types, originals)
     if parts is None:
         return Layout(LayoutKind.KEYED, visible, columns, hidden_keys)
     stored, hidden_parts = parts
@@ -141,7 +141,7 @@ def _stored_parts(
     top: Shape, types: Types, originals: Mapping[str, str] | None
 ) -> tuple[tuple[StoredPart, ...], tuple[Hidden, ...]] | None:
     """Return where each part is stored: in a column that shows it anyway, or in a hidden one."""
-    assert top.aggregate is not None and originals is not None
+    assert top.aggregate is not None
     found = measures(top, types)
     if found is None:
         return None
@@ -152,6 +152,8 @@ def _stored_parts(
     for index, part in enumerate(parts):
         name = shown.get(part)
         if name is None:
+            if originals is None:
+                return None
             argument = ""
             if part.argument is not None:
                 original = originals.get(_text(part.argument))

@@ -39,6 +39,7 @@ from hybridview.algebra.plan import (
     Union,
     output,
     signed,
+    walk,
 )
 from hybridview.schema import WEIGHT
 
@@ -57,12 +58,22 @@ class _Open:
 
 def render(plan: Plan) -> exp.Query:
     """Return the query that computes `plan`; a signed plan has a last column `__hv_weight`."""
-    return _Renderer().query(plan)
+    aliases = {node.alias.lower() for node in walk(plan) if isinstance(node, Scan | Changes)}
+    return _Renderer(aliases).query(plan)
 
 
 class _Renderer:
-    def __init__(self) -> None:
+    """Carries the aliases of the user, which subqueries must not take."""
+
+    def __init__(self, taken: set[str]) -> None:
+        self.taken = taken
         self.count = 0
+
+    def _alias(self) -> str:
+        self.count += 1
+        while f"q{self.count}" in self.taken:
+            self.count += 1
+        return f"q{self.count}"
 
     def query(self, plan: Plan) -> exp.Query:
         match plan:
@@ -99,8 +110,9 @@ class _Renderer:
                 found = _from_table(f"{table}@changes", alias, columns)
                 return replace(found, weight=qualified(WEIGHT, alias))
             case Reference(name, names):
-                source = exp.alias_(_table(name), name, quoted=True, table=True)
-                return _Open({n: qualified(n, name) for n in names}, (source,))
+                alias = self._alias()
+                source = exp.alias_(_table(name), alias, quoted=True, table=True)
+                return _Open({n: qualified(n, alias) for n in names}, (source,))
             case Filter(child, condition):
                 inner = self._open(child)
                 new = tuple(substitute(c, inner.columns) for c in conjuncts(condition))
@@ -129,8 +141,7 @@ class _Renderer:
                 assert_never(plan)
 
     def _subquery(self, query: exp.Query, names: tuple[str, ...], weighted: bool) -> _Open:
-        self.count += 1
-        alias = f"q{self.count}"
+        alias = self._alias()
         source = exp.Subquery(this=query, alias=exp.TableAlias(this=exp.to_identifier(alias)))
         weight = exp.column(exp.to_identifier(WEIGHT), alias) if weighted else None
         columns = {n: exp.column(exp.to_identifier(n, quoted=True), alias) for n in names}
@@ -214,7 +225,7 @@ class _Renderer:
             arms.append(_assemble(exp.select(*chosen), opened))
         query = arms[0]
         for arm in arms[1:]:
-            query = exp.union(query, arm, distinct=False)
+            query = exp.union(query, arm, distinct=False, copy=False)
         return query
 
 
@@ -246,7 +257,7 @@ def _atom(expr: Expr) -> Expr:
 
 
 def _grouped(query: exp.Select, keys: list[Expr]) -> exp.Select:
-    return query.group_by(*(exp.Literal.number(i + 1) for i in range(len(keys))))
+    return query.group_by(*(exp.Literal.number(i + 1) for i in range(len(keys))), copy=False)
 
 
 def _assemble(query: exp.Select, opened: _Open) -> exp.Select:
@@ -257,14 +268,14 @@ def _assemble(query: exp.Select, opened: _Open) -> exp.Select:
         used = {c.table for c in condition.find_all(exp.Column)}
         last = max((i for i, alias in enumerate(aliases) if alias in used), default=0)
         placed[last].append(condition)
-    query = query.from_(opened.sources[0].copy())
+    query = query.from_(opened.sources[0], copy=False)
     for source, conditions in zip(opened.sources[1:], placed[1:], strict=True):
         if conditions:
-            query = query.join(source.copy(), on=exp.and_(*(c.copy() for c in conditions)))
+            query = query.join(source, on=exp.and_(*conditions, copy=False), copy=False)
         else:
-            query = query.join(source.copy(), join_type="cross")
+            query = query.join(source, join_type="cross", copy=False)
     if placed[0]:
-        query = query.where(*(c.copy() for c in placed[0]))
+        query = query.where(*placed[0], copy=False)
     return query
 
 

@@ -68,7 +68,7 @@ def compile_view(
         return CompiledView(Compilable(name, plan, bare, types), load_query(query, bare), found)
     distinct = isinstance(parsed, exp.Select) and bool(parsed.args.get("distinct"))
     spelling = relation.spelling
-    if distinct and spelling is not None:
+    if distinct:
         # The aggregate at the top is DISTINCT itself; its keys are the columns.
         spelling = {}
     layout = lay_out(plan, types, spelling, distinct)

@@ -35,15 +35,19 @@ Spelling = dict[str, str]
 """Plan spelling of a key or an aggregate's argument -> the user's own spelling."""
 
 
-def select_list(block: Block, plan: Plan) -> tuple[Plan, tuple[Output, ...], Spelling]:
-    """Return the plan of the SELECT (before DISTINCT), its output columns, and its spelling."""
+def select_list(block: Block, plan: Plan) -> tuple[Plan, tuple[Output, ...], Spelling | None]:
+    """Return the plan of the SELECT (before DISTINCT), its output columns, and its spelling.
+
+    The spelling is None if the SELECT groups nothing itself: an aggregate below it belongs to
+    another SELECT, to which no hidden column can be added.
+    """
     items = _items(block)
     having_node = block.node.args.get("having")
     having = _with_aliases(having_node.this, block, items) if having_node is not None else None
     group = block.node.args.get("group")
     calls = _calls([item.expr for item in items] + ([having] if having is not None else []))
     if group is None and not calls and having is None:
-        return (*_project(plan, items), {})
+        return (*_project(plan, items), None)
     if group is not None and _grouping_sets(group):
         raise NoRule("GROUPING SETS", group)
     keys = _keys(block, items, group)

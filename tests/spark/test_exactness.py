@@ -117,8 +117,10 @@ def test_numbers(spark: Any, tmp_path: Path) -> None:
     assert top[2] == Decimal(f"-{TOP}") - Decimal(TINY)
 
     shop.sql("DELETE FROM {numbers} WHERE id IN (1, 3, 5, 13, 14)")
-    shop.sql("UPDATE {numbers} SET d18 = -d18, p2 = p2 * 3, i = -1, b = b - 1, f = f / 3, d = d / 3 "
-             "WHERE id IN (2, 11, 15)")
+    shop.sql(
+        "UPDATE {numbers} SET d18 = -d18, p2 = p2 * 3, i = -1, b = b - 1, f = f / 3, d = d / 3 "
+        "WHERE id IN (2, 11, 15)"
+    )
     states = shop.refresh("incremental")
     assert states["floats"].method == "replace"
     assert "rows may have gone" in states["floats"].reason
@@ -249,7 +251,9 @@ def test_large_changes_one_after_the_other(spark: Any, tmp_path: Path) -> None:
     sent = record(shop.store, shop.spark)
     for number in (1, 2):
         start = 1000 * number
-        shop.sql(f"INSERT INTO {{t}} SELECT id, 'it''s', id / 4 FROM range({start}, {start} + 2500)")
+        shop.sql(
+            f"INSERT INTO {{t}} SELECT id, 'it''s', id / 4 FROM range({start}, {start} + 2500)"
+        )
         states = shop.refresh("incremental")
         assert {s.executed for s in states.values()} == {"incremental"}, states
         assert states["copies"].rows["inserted"] == 2500
@@ -333,8 +337,11 @@ def test_decimals_without_ansi(spark: Any, tmp_path: Path) -> None:
     """Without ANSI a cast of 0.000000000000000001 to text is 1E-18, and an overflow is NULL."""
     shop = Warehouse(tmp_path / "store", spark)
     kinds = ["INT", "DECIMAL(38,18)", "DECIMAL(38,0)"]
-    shop.table("t", "g INT, x DECIMAL(38,18), n DECIMAL(38,0)",
-               literals([(1, f"5{TOP[1:]}", "9" * 38)], kinds))
+    shop.table(
+        "t",
+        "g INT, x DECIMAL(38,18), n DECIMAL(38,0)",
+        literals([(1, f"5{TOP[1:]}", "9" * 38)], kinds),
+    )
     # As a user's session with this setting would have it.
     shop.store._context.worker().set({"spark.sql.ansi.enabled": "false"})
     shop.views({
@@ -378,8 +385,10 @@ def test_exact_addition(spark: Any, ansi: bool) -> None:
 def _pair(dice: random.Random, scale: int) -> tuple[Decimal, Decimal]:
     """Return two decimals of up to 38 digits whose sum has no more than 38."""
     while True:
-        a, b = (dice.choice((-1, 1)) * dice.randrange(10 ** dice.choice((1, 5, 20, 37, 38)))
-                for _ in range(2))
+        a, b = (
+            dice.choice((-1, 1)) * dice.randrange(10 ** dice.choice((1, 5, 20, 37, 38)))
+            for _ in range(2)
+        )
         if dice.random() < 0.2:
             b = -a + dice.choice((-1, 0, 1, 10**scale))
         if max(abs(a), abs(b), abs(a + b)) < 10**38:

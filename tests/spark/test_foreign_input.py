@@ -116,8 +116,6 @@ def test_queries_that_cannot_be_views(
 
 def test_odd_field_names_inside_a_struct(shop: Warehouse) -> None:
     """Their names need quotes wherever a type is written."""
-    shop.spark.sql(
-        f"CREATE TABLE {shop.named('nested')} (id INT, s STRUCT<`a-b`: INT>) {FEED}"
-    )
+    shop.spark.sql(f"CREATE TABLE {shop.named('nested')} (id INT, s STRUCT<`a-b`: INT>) {FEED}")
     shop.store.create_view("fields", "SELECT id, s.`a-b` AS v FROM nested")
     assert shop.store.refresh(["fields"]).views[0].executed == "initial"

@@ -27,8 +27,13 @@ VIEWS = {
     "large": "SELECT g, total FROM totals WHERE total > 5",
 }
 
-KILLS = dict(zip(POINTS, (("incremental", "snapshot"), ("snapshot", "incremental"),
-                          ("incremental", "hybrid")), strict=True))
+KILLS = dict(
+    zip(
+        POINTS,
+        (("incremental", "snapshot"), ("snapshot", "incremental"), ("incremental", "hybrid")),
+        strict=True,
+    )
+)
 """Where the refresh dies -> its strategy, and that of the refresh after it."""
 
 

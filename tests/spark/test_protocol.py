@@ -203,8 +203,10 @@ def test_a_foreign_write_is_undone_and_named(shop: Warehouse) -> None:
 def test_restore_and_overwrite_of_base_tables(shop: Warehouse) -> None:
     rows = [tuple(r) for r in shop.sql("SELECT * FROM {orders}").collect()]
     assert len(rows) == 20
-    shop.sql("INSERT OVERWRITE {orders} SELECT id, cust, amount, note FROM "
-             "(SELECT * FROM {orders} WHERE id > 1 UNION ALL SELECT 50, 0, 9.00, 'n')")
+    shop.sql(
+        "INSERT OVERWRITE {orders} SELECT id, cust, amount, note FROM "
+        "(SELECT * FROM {orders} WHERE id > 1 UNION ALL SELECT 50, 0, 9.00, 'n')"
+    )
     states = shop.refresh("incremental")
     assert states["lines"].rows == {"inserted": 1, "updated": 0, "deleted": 1}
     assert states["ranges"].executed == states["totals"].executed == "incremental"
@@ -219,8 +221,10 @@ def test_restore_and_overwrite_of_base_tables(shop: Warehouse) -> None:
 
 def test_missing_and_replaced_tables_fail_alone(shop: Warehouse) -> None:
     shutil.rmtree(shop.root / "tables" / "customers")
-    shop.sql("CREATE OR REPLACE TABLE {prices} USING delta TBLPROPERTIES "
-             "('delta.enableChangeDataFeed' = 'true') AS SELECT 1 AS sku, 2 AS price")
+    shop.sql(
+        "CREATE OR REPLACE TABLE {prices} USING delta TBLPROPERTIES "
+        "('delta.enableChangeDataFeed' = 'true') AS SELECT 1 AS sku, 2 AS price"
+    )
     shop.sql("INSERT INTO {orders} VALUES (21, 2, 3.50, 'n')")
     before = {n: shop.rows(n) for n in VIEWS}
     result = shop.store.refresh()
@@ -401,7 +405,9 @@ def test_settings_of_the_users_session_belong_to_a_view(
 
 
 def test_a_comment_before_from_hides_nothing(shop: Warehouse) -> None:
-    shop.store.create_view("means", "SELECT cust, avg(id) AS mean -- of ids\nFROM orders GROUP BY 1")
+    shop.store.create_view(
+        "means", "SELECT cust, avg(id) AS mean -- of ids\nFROM orders GROUP BY 1"
+    )
     shop.refresh()
     shop.sql("INSERT INTO {orders} VALUES (21, 2, 3.50, 'n')")
     state = shop.refresh("incremental")["means"]
@@ -415,5 +421,3 @@ def test_a_stale_child_of_a_rebuilt_parent_can_be_verified(shop: Warehouse) -> N
     assert shop.refresh()["totals"].executed == "snapshot"
     assert shop.store.verify("big").ok
     assert shop.store.verify("big", epoch=1).ok
-
-

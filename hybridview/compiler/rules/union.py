@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from hybridview.algebra.plan import Empty, Plan, Union
+from sqlglot import exp
+
+from hybridview.algebra.plan import Empty, Filter, Plan, Union
 
 
 def union(node: Union, changes: tuple[Plan, ...]) -> Plan:
@@ -10,7 +12,13 @@ def union(node: Union, changes: tuple[Plan, ...]) -> Plan:
 
     d(A + B) = dA + dB
 
-    Arms that did not change are left out, so they are not read.
+    An arm that did not change stays as a query of no rows: it is not read, but its types decide
+    with those of the others which types the union's columns have.
     """
-    present = tuple(change for change in changes if not isinstance(change, Empty))
-    return Union(present, node.names) if present else Empty(node.names)
+    if all(isinstance(change, Empty) for change in changes):
+        return Empty(node.names)
+    arms = tuple(
+        Filter(arm, exp.false()) if isinstance(change, Empty) else change
+        for arm, change in zip(node.inputs, changes, strict=True)
+    )
+    return Union(arms, node.names)
