@@ -89,3 +89,4 @@ def test_a_killed_refresh_is_taken_up(spark: Any, tmp_path: Path, how: str) -> N
         if second != "hybrid":
             assert {v.executed for v in result.views if v.name != "large"} == {second}
         shop.assert_exact()
+    shop.assert_verified()

@@ -1,0 +1,386 @@
+"""Every error code, made by the command a user would type: its text is a golden file.
+
+A golden holds all cases of its code. HV_UPDATE_GOLDEN=1 writes the files anew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+
+from hybridview import errors
+from hybridview.catalog import FORMAT, FolderCatalog, RefreshRecord
+from hybridview.deltalog import FolderLog
+from tests.cli.terminal import (
+    GOLDEN,
+    STORE,
+    check_golden,
+    invoke,
+    quiet_pyspark,
+    records,
+    steady_clock,
+    transcript,
+    write_table,
+)
+
+Prepare = Callable[[pytest.MonkeyPatch, Any], None]
+"""What happens before a command: gets a monkeypatch and the Spark session."""
+
+ORDERS = Path(STORE, "tables", "orders")
+VIEWS = {
+    "totals": "SELECT customer_id, sum(amount) AS total FROM orders GROUP BY customer_id",
+    "lines": "SELECT o.amount, c.region FROM orders o JOIN customers c ON o.customer_id = c.id",
+    "newest": "SELECT id, amount FROM orders ORDER BY id DESC LIMIT 2",
+    "shares": "SELECT sku, 100 / price AS share FROM prices",
+    "large": "SELECT customer_id FROM totals WHERE total > 10",
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One command that fails, and what happens before it."""
+
+    command: str
+    prepare: Prepare | None = None
+    exit_code: int = 2
+    publishes: bool = False
+    """Whether the command may append to the store's records: a refresh records its failures."""
+
+
+def orders(ids: list[int]) -> dict[str, Any]:
+    return {
+        "id": pa.array(ids, pa.int32()),
+        "customer_id": pa.array([i % 3 for i in ids], pa.int32()),
+        "amount": pa.array([10 * i for i in ids], pa.int64()),
+    }
+
+
+def add_order(_: pytest.MonkeyPatch, __: Any) -> None:
+    write_table(ORDERS, orders([100]))
+
+
+def price_of_zero(_: pytest.MonkeyPatch, __: Any) -> None:
+    columns = {"sku": pa.array([9], pa.int32()), "price": pa.array([0], pa.int32())}
+    write_table(Path(STORE, "tables", "prices"), columns)
+
+
+def files(**texts: str) -> Prepare:
+    """Write view files: files(a="SELECT ...") makes views/a.sql."""
+
+    def prepare(_: pytest.MonkeyPatch, __: Any) -> None:
+        shutil.rmtree("views", ignore_errors=True)
+        Path("views").mkdir()
+        for name, text in texts.items():
+            Path("views", f"{name}.sql").write_text(text, encoding="utf-8")
+
+    return prepare
+
+
+def newer_format(_: pytest.MonkeyPatch, __: Any) -> None:
+    path = str(Path(STORE, "_hybridview"))
+    fields = [("kind", pa.string()), ("payload", pa.string()), ("format", pa.int32())]
+    row = {"kind": "shape", "payload": "{}", "format": FORMAT + 98}
+    write_deltalake(path, pa.Table.from_pylist([row], pa.schema(fields)), mode="append")
+
+
+def regular_file(_: pytest.MonkeyPatch, __: Any) -> None:
+    Path("notes.txt").write_text("not a folder", encoding="utf-8")
+
+
+def no_permission(patch: pytest.MonkeyPatch, _: Any) -> None:
+    """Tests may run as root, who may write everywhere: the refusal is simulated."""
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise OSError("Permission denied (os error 13)")
+
+    patch.setattr("hybridview.catalog.write_deltalake", refuse)
+
+
+def other_tables(_: pytest.MonkeyPatch, __: Any) -> None:
+    Path("data", "files").mkdir(parents=True)
+    write_table(Path("data", "silent"), {"id": [1]}, feed=False)
+    write_table(Path("data", "repeated"), {"id": [1, 1, 2], "day": [1, 1, 1]})
+
+
+def table_gone(_: pytest.MonkeyPatch, __: Any) -> None:
+    shutil.rmtree(ORDERS)
+
+
+def table_replaced(_: pytest.MonkeyPatch, __: Any) -> None:
+    shutil.rmtree(ORDERS)
+    write_table(ORDERS, orders([1, 2, 3]))
+
+
+def table_added_again(_: pytest.MonkeyPatch, __: Any) -> None:
+    result = invoke(f"table add orders {ORDERS} --replace")
+    assert result.exit_code == 0, result.output
+
+
+def race(patch: pytest.MonkeyPatch, session: Any) -> None:
+    """Let another process publish the same epoch a moment before this one."""
+
+    def publish_first(point: str) -> None:
+        if point == "before_publish":
+            ledger = FolderCatalog(Path(STORE))
+            known = ledger.read()
+            record = RefreshRecord(known.epoch + 1, "another attempt", "hybrid", "", 0.0, ())
+            ledger.publish(record, known.store_id)
+
+    add_order(patch, session)
+    patch.setattr("hybridview.operations.refresh.reach", publish_first)
+
+
+def rows_lost(_: pytest.MonkeyPatch, session: Any) -> None:
+    """Take rows from a view's table with a commit that carries our mark, then from its base."""
+    folder = Path(STORE, "views", "lines").resolve()
+    log = FolderLog(folder)
+    forger = session.newSession()
+    mark = log.commit(log.latest()).user_metadata
+    forger.conf.set("spark.databricks.delta.commitInfo.userMetadata", mark)
+    forger.sql(f"DELETE FROM delta.`{folder}` WHERE amount = 20")
+    session.sql(f"DELETE FROM delta.`{ORDERS.resolve()}` WHERE id = 2")
+
+
+def no_java(patch: pytest.MonkeyPatch, _: Any) -> None:
+    patch.setenv("PATH", "/nowhere")
+    patch.delenv("JAVA_HOME", raising=False)
+
+
+def configured(text: str) -> Prepare:
+    """Write a hybridview.toml."""
+
+    def prepare(_: pytest.MonkeyPatch, __: Any) -> None:
+        Path("hybridview.toml").write_text(text, encoding="utf-8")
+
+    return prepare
+
+
+def view_not_loaded(_: pytest.MonkeyPatch, __: Any) -> None:
+    assert invoke("create fresh 'SELECT id FROM orders'").exit_code == 0
+
+
+MISSPELT = """CREATE MATERIALIZED VIEW by_region
+AS SELECT c.regoin, count(*) AS n
+FROM orders o
+JOIN customers c ON o.customer_id = c.id
+GROUP BY c.regoin
+"""
+NO_SUCH_TABLE = """CREATE MATERIALIZED VIEW spent AS
+SELECT sum(amount) AS total
+FROM ordrs
+"""
+
+CASES: dict[str, tuple[Case, ...]] = {
+    "HV101": (
+        Case("create v 'SELECT id FROM orders WHERE'"),
+        Case("create v 'SELECT id, FROM orders GROUP id'"),
+        Case('''create v "SELECT 'north FROM orders"'''),
+        Case("create --file views/v.sql", files(v="CREATE MATERIALIZED VIEW v\nSELECT 1 AS one")),
+        Case("create --file views/v.sql", files(v="CREATE TABLE v AS SELECT 1 AS one")),
+    ),
+    "HV102": (
+        Case("create --file views/spent.sql", files(spent=NO_SUCH_TABLE)),
+        Case("create v 'SELECT * FROM invoices'"),
+        Case("table remove ordrs"),
+    ),
+    "HV103": (
+        Case("create --file views/by_region.sql", files(by_region=MISSPELT)),
+        Case("table add again shop/tables/orders --key ident"),
+        Case(
+            "create --file views/v.sql",
+            files(v="CREATE MATERIALIZED VIEW v CLUSTER BY (ident) AS SELECT id FROM orders"),
+        ),
+    ),
+    "HV104": (
+        Case("create totals 'SELECT id FROM orders'"),
+        Case("create orders 'SELECT sku FROM prices'"),
+        Case("table add orders"),
+        Case("table add totals shop/tables/orders"),
+        Case(
+            "apply views",
+            files(a="SELECT 1 AS one", b="CREATE MATERIALIZED VIEW A AS SELECT 2 AS two"),
+        ),
+    ),
+    "HV105": (
+        Case("create __hv_view 'SELECT id FROM orders'"),
+        Case("create totals@old 'SELECT id FROM orders'"),
+        Case("table add _change_type shop/tables/orders"),
+        Case("create v 'SELECT id AS _commit_version FROM orders'"),
+    ),
+    "HV106": (
+        Case("create v 'SELECT id FROM v'"),
+        Case("create totals 'SELECT customer_id AS total FROM large' --replace"),
+        Case("apply views", files(a="SELECT x FROM b", b="SELECT x FROM a")),
+    ),
+    "HV107": (
+        Case("create v 'SELECT id, current_date() AS today FROM orders'"),
+        Case("create v 'SELECT id FROM orders\nWHERE rand() < 0.1'"),
+        Case("create v 'SELECT approx_count_distinct(id) AS n FROM orders'"),
+    ),
+    "HV108": (
+        Case("create v 'SELECT id + array(1) AS x FROM orders'"),
+        Case("create v 'SELECT customer_id, amount FROM orders GROUP BY customer_id'"),
+        Case("sql 'SELECT nosuch FROM totals'"),
+        Case("sql 'SELECT * FROM nosuch'"),
+        Case("sql 'SELECT 1 +'"),
+    ),
+    "HV109": (
+        Case("create v 'DELETE FROM orders'"),
+        Case("create v 'SELECT 1 AS a; SELECT 2 AS b'"),
+        Case("create v ''"),
+    ),
+    "HV110": (Case("create v 'SELECT o.id, p.sku AS id FROM orders o, prices p'"),),
+    "HV111": (
+        Case("create v 'SELECT id, NULL AS nothing FROM orders'"),
+        Case("create v 'SELECT id, INTERVAL 1 DAY AS span FROM orders'"),
+    ),
+    "HV112": (
+        Case("create v 'SELECT * FROM parquet.`/data/sales`'"),
+        Case("create v 'SELECT * FROM main.sales.orders'"),
+    ),
+    "HV113": (
+        Case(
+            "create --file views/v.sql",
+            files(
+                v="CREATE MATERIALIZED VIEW v TBLPROPERTIES ('hybridview.stratgy' = 'hybrid')\n"
+                "AS SELECT id FROM orders"
+            ),
+        ),
+        Case(
+            "create --file views/v.sql",
+            files(
+                v="CREATE MATERIALIZED VIEW v TBLPROPERTIES ('hybridview.strategy' = 'fast')\n"
+                "AS SELECT id FROM orders"
+            ),
+        ),
+    ),
+    "HV201": (Case("status --store nowhere"),),
+    "HV202": (Case("status", newer_format, publishes=True),),
+    "HV203": (
+        Case("init notes.txt/warehouse", regular_file),
+        Case("drop large", no_permission),
+    ),
+    "HV204": (
+        Case("table add files data/files", other_tables),
+        Case("table add files data/nowhere"),
+        Case("table add files sales.orders"),
+        Case("table add invoices"),
+    ),
+    "HV205": (Case("table add silent data/silent", other_tables),),
+    "HV206": (Case("refresh totals", table_gone, exit_code=1, publishes=True),),
+    "HV207": (
+        Case("refresh totals", table_replaced, exit_code=1, publishes=True),
+        Case("refresh totals", table_added_again, exit_code=1, publishes=True),
+    ),
+    "HV208": (Case("table add repeated data/repeated --key id --key day", other_tables),),
+    "HV209": (Case("table remove orders"), Case("drop totals")),
+    "HV210": (Case("show total"), Case("explain nosuch"), Case("refresh orders")),
+    "HV211": (Case("show fresh", view_not_loaded, publishes=True), Case("verify fresh")),
+    "HV301": (
+        Case("refresh newest --strategy incremental", add_order, exit_code=1, publishes=True),
+    ),
+    "HV302": (Case("refresh totals", race, exit_code=1, publishes=True),),
+    "HV303": (Case("refresh shares", price_of_zero, exit_code=1, publishes=True),),
+    "HV304": (
+        Case("refresh lines --strategy incremental", rows_lost, exit_code=1, publishes=True),
+    ),
+    "HV401": (Case("show totals", no_java),),
+    "HV402": (
+        Case("create v"),
+        Case("create --file views/nosuch.sql"),
+        Case("create --file views/v.sql", files(v="SELECT id FROM orders")),
+        Case("apply nowhere"),
+        Case("show totals --epoch 9"),
+        Case("status", configured('strategy = "fast"')),
+        Case("status", configured('vews = "models"')),
+        Case("status", configured("views = models")),
+    ),
+    "HV403": (
+        Case("sql 'INSERT INTO orders VALUES (1, 2, 3)'"),
+        Case("sql 'DROP TABLE orders'"),
+        Case("sql 'WITH x AS (SELECT 1 AS id) INSERT INTO orders SELECT id, id, id FROM x'"),
+        Case("sql 'SELECT 1; DELETE FROM orders'"),
+        Case("sql 'SELECT 1 AS a; SELECT 2 AS b'"),
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def template(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a refreshed store; every test works on a copy."""
+    folder = tmp_path_factory.mktemp("errors")
+    with contextlib.chdir(folder), quiet_pyspark():
+        tables: dict[str, dict[str, Any]] = {
+            "orders": orders(list(range(1, 11))),
+            "customers": {
+                "id": pa.array([0, 1, 2], pa.int32()),
+                "region": ["north", "south", "west"],
+            },
+            "prices": {"sku": pa.array([1, 2], pa.int32()), "price": pa.array([5, 8], pa.int32())},
+        }
+        for name, columns in tables.items():
+            write_table(Path(STORE, "tables", name), columns)
+        commands = [f"init {STORE}", "table add prices"]
+        commands += [f"create {name} '{query}'" for name, query in VIEWS.items()]
+        for command in (*commands, "refresh"):
+            result = invoke(command)
+            assert result.exit_code == 0, result.output
+    return folder
+
+
+@pytest.fixture
+def shop(template: Path, tmp_path: Path) -> Iterator[Path]:
+    """A copy of the store, in a folder that commands are run in."""
+    folder = tmp_path / "work"
+    shutil.copytree(template, folder)
+    with contextlib.chdir(folder), quiet_pyspark(), steady_clock():
+        yield folder
+
+
+def codes() -> dict[str, type[errors.HybridviewError]]:
+    """Return every error of hybridview by its code."""
+    found = [e for e in vars(errors).values() if isinstance(e, type)]
+    return {
+        e.code: e
+        for e in found
+        if issubclass(e, errors.HybridviewError) and e is not errors.HybridviewError
+    }
+
+
+def test_every_error_has_a_golden() -> None:
+    assert set(codes()) == set(CASES)
+    assert {path.stem for path in (GOLDEN / "errors").glob("*.txt")} == set(CASES)
+    assert len(codes()) == len(
+        [e for e in vars(errors).values() if isinstance(e, type) and "code" in vars(e)]
+    ) - 1, "two errors share a code"
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("code", CASES)
+def test_error(
+    shop: Path, spark: Any, monkeypatch: pytest.MonkeyPatch, code: str
+) -> None:
+    shown: list[str] = []
+    results = []
+    for case in CASES[code]:
+        before = records(Path(STORE))
+        with monkeypatch.context() as patch:
+            if case.prepare is not None:
+                case.prepare(patch, spark)
+            result = invoke(case.command)
+        results.append((case, result))
+        shown.append(transcript(case.command, result))
+        if not case.publishes:
+            assert records(Path(STORE)) == before, f"{case.command} changed the store"
+    check_golden(f"errors/{code}.txt", "\n\n".join(shown))
+    for case, result in results:
+        assert f"error {code}: " in result.stderr, result.output
+        assert result.exit_code == case.exit_code, result.output
