@@ -217,6 +217,10 @@ class _ViewBuilder:
             return "its definition changed"
         for source in sources:
             parent = source.name.lower() in self.catalog.views
+            plan = self.plans.get(source.name.lower())
+            if plan is not None and isinstance(plan.step, Load) and plan.step.create:
+                # Its table will be another one, whose changes do not begin where the old ones end.
+                return f"view {source.name} is rebuilt"
             if source.table_id and source.table_id not in inputs:
                 if parent:
                     return f"view {source.name} was rebuilt"

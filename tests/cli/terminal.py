@@ -20,6 +20,7 @@ from typer.testing import CliRunner, Result
 
 from hybridview.catalog import FolderCatalog
 from hybridview.cli.app import app
+from hybridview.deltalog import FolderLog
 from hybridview.operations.context import Context
 
 GOLDEN = Path(__file__).parent.parent / "golden"
@@ -42,7 +43,8 @@ def invoke(command: str) -> Result:
 
 def invoke_in_folder(command: str) -> Result:
     """Run one command that finds its store by hybridview.toml or by the working folder."""
-    return CliRunner().invoke(app, shlex.split(command), env={"COLUMNS": "100"})
+    environment = {"COLUMNS": "100", "HYBRIDVIEW_STORE": None}
+    return CliRunner().invoke(app, shlex.split(command), env=environment, prog_name="hybridview")
 
 
 def transcript(command: str, result: Result) -> str:
@@ -115,3 +117,18 @@ def write_table(path: Path, columns: dict[str, Any], feed: bool = True) -> None:
 def records(root: Path) -> list[tuple[str, dict[str, Any]]]:
     """Return everything a store's bookkeeping table holds."""
     return FolderCatalog(root)._rows()
+
+
+def versions(root: Path) -> dict[str, int]:
+    """Return the newest version of every Delta table of a store, by its folder."""
+    logs = [FolderLog(path) for folder in ("tables", "views") for path in (root / folder).iterdir()]
+    return {str(log.path): log.latest() for log in logs}
+
+
+def orders(ids: list[int]) -> dict[str, Any]:
+    """Return rows of the table "orders"."""
+    return {
+        "id": pa.array(ids, pa.int32()),
+        "customer_id": pa.array([i % 3 for i in ids], pa.int32()),
+        "amount": pa.array([10 * i for i in ids], pa.int64()),
+    }

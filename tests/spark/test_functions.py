@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ pytestmark = pytest.mark.spark
 
 SAMPLES = tuple(s.strip() for s in SCALAR_SAMPLES.split(";"))
 
-STRINGS = ("'x'", "' axBx-x '", "''", "'ünïx 1.5'", "NULL")
+STRINGS = ("'x'", "' axBx-x '", "'-7'", "'12'", "NULL")
 DATES = ("2024-02-29", "1999-12-31", "2000-01-01", "1582-10-15")
 NUMBERS = {
     "INT": ((2024, 2, 29), (1, 12, 31), (7, 1, 1), (999, 6, 15)),
@@ -22,6 +23,9 @@ NUMBERS = {
 }
 INTEGERS_ONLY = ("make_date(a, b, c)",)
 """Samples whose arguments must be valid parts of a date."""
+
+LOST = ("log10(a)",)
+"""Samples whose last digits the parser changes; see the test at the end."""
 
 
 def rows(kind: str) -> str:
@@ -41,10 +45,14 @@ def _value(number: object) -> str:
     return "NULL" if number is None else f"'{number}'"
 
 
-@pytest.mark.parametrize("kind", NUMBERS)
-def test_samples_survive_the_parser(spark: Any, kind: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "argument"), [("INT", "a"), ("DECIMAL(10,3)", "a"), ("DOUBLE", "a"), ("INT", "a - b")]
+)
+def test_samples_survive_the_parser(spark: Any, kind: str, argument: str) -> None:
     """Each sample gives the same values, of the same type, as written and as generated."""
-    samples = [s for s in SAMPLES if kind == "INT" or s not in INTEGERS_ONLY]
+    plain = kind == "INT" and argument == "a"
+    samples = [s for s in SAMPLES if plain or s not in INTEGERS_ONLY]
+    samples = [re.sub(r"\ba\b", argument, s) for s in samples if s not in LOST]
     columns = []
     for index, sample in enumerate(samples):
         written = sample.replace("to_date(s)", "to_date(w)")
@@ -68,5 +76,18 @@ def test_samples_are_not_constant(spark: Any) -> None:
     columns = ", ".join(f"count(DISTINCT {s.replace('to_date(s)', 'to_date(w)')})" for s in SAMPLES)
     counts = spark.sql(f"SELECT {columns} FROM {rows('INT')}").collect()[0]
     constant = [s for s, n in zip(SAMPLES, counts, strict=True) if n < 2]
-    known = ["hour(t)", "minute(t)", "second(t)", "datediff(d, d)", "a LIKE 'x'", "a IN (1, 2)"]
+    known = [
+        *("hour(t)", "minute(t)", "second(t)", "datediff(d, d)", "a LIKE 'x'", "a IN (1, 2)"),
+        "sign(a)",  # make_date wants positive numbers
+    ]
     assert [s for s in constant if s not in known] == []
+
+
+@pytest.mark.xfail(strict=True, reason="log10(a) becomes LOG(10, a), which rounds differently")
+@pytest.mark.parametrize("sample", LOST)
+def test_lost_samples(spark: Any, sample: str) -> None:
+    """A sample that does not survive must not be in the list."""
+    assert sample in SAMPLES
+    again = sqlglot.parse_one(sample, dialect="spark").sql(dialect="spark")
+    query = f"SELECT count_if(NOT {sample} <=> {again}) FROM (SELECT id AS a FROM range(1, 100))"
+    assert spark.sql(query).collect()[0][0] == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from pathlib import Path
 from typing import Any
@@ -302,6 +303,9 @@ def test_the_second_of_two_equal_epochs_loses(shop: Warehouse) -> None:
     shop.assert_exact()
 
 
+@pytest.mark.xfail(
+    strict=True, reason="nothing ties a commit to the version its change was computed for"
+)
 def test_a_refresh_planned_while_another_writes_changes_nothing_twice(shop: Warehouse) -> None:
     """The second process sees a new epoch in one table, and takes a larger one for the next."""
     other = Store.open(shop.root, spark=shop.spark)
@@ -318,6 +322,18 @@ def test_a_refresh_planned_while_another_writes_changes_nothing_twice(shop: Ware
         run_plan(other, late[0])
     assert shop.store.refresh().ok
     shop.assert_exact()
+
+
+@pytest.mark.xfail(strict=True, reason="our own commit hides a foreign one before it")
+def test_a_foreign_write_during_a_refresh_is_noticed(shop: Warehouse) -> None:
+    """It lands after the plan was made and before the change is applied."""
+    shop.sql("INSERT INTO {orders} VALUES (21, 2, 3.50, 'n')")
+    plan = shop.store.plan(["lines"], strategy="incremental")
+    shop.spark.sql(f"UPDATE delta.`{shop.root}/views/lines` SET amount = 0 WHERE id = 1")
+    with contextlib.suppress(RaceLostError):
+        run_plan(shop.store, plan)
+    shop.refresh()
+    shop.assert_exact("lines")
 
 
 def test_the_plan_is_what_runs(shop: Warehouse) -> None:
@@ -392,6 +408,7 @@ def test_a_dropped_view_can_be_made_anew(shop: Warehouse) -> None:
     shop.assert_exact()
 
 
+@pytest.mark.xfail(strict=True, reason="a view gets the settings of the engine's own session")
 def test_settings_of_the_users_session_belong_to_a_view(
     shop: Warehouse, spark: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -94,7 +94,7 @@ class Warehouse:
             columns = ", ".join(f"`{c.name}`" for c in view.columns)
             stored = f"SELECT {columns} FROM delta.`{self.root}/views/{view.folder}`"
             for side, query in (("query", f"SELECT * FROM `{view.name}`"), ("stored", stored)):
-                sides.append(f"SELECT '{view.name}' AS view, '{side}' AS side, {ROW} FROM ({query})")
+                sides.append(f"SELECT '{view.name}', '{side}', {ROW} FROM ({query})")
         found: dict[str, dict[str, list[str]]] = {}
         for view_name, side, row in session.sql(" UNION ALL ".join(sides)).collect():
             found.setdefault(view_name, {"query": [], "stored": []})[side].append(row)
