@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa  # type: ignore[import-untyped, unused-ignore]
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
-from deltalake.exceptions import CommitFailedError
+from deltalake.exceptions import CommitFailedError, DeltaError
 
 from hybridview.errors import RaceLostError, ReadOnlyStoreError, StoreFormatError, StoreMissingError
 from hybridview.schema import Column, TableSchema, VersionVector
@@ -91,6 +91,8 @@ class ViewState:
     rows: Mapping[str, int] = field(default_factory=dict)
     error: str = ""
     method: str = ""
+    epoch: int = 0
+    """The refresh this state was found in; older than the record's if it was not asked about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,13 +142,13 @@ class Catalog:
         """Return the columns of a table or view; names compare without case."""
         for group in (self.tables, self.views):
             record = group.get(name.lower())
-            if record is not None:
+            if record is not None and not getattr(record, "state_of", ""):
                 return record.schema
         return None
 
     def schemas(self) -> dict[str, TableSchema]:
         found = {r.name: r.schema for r in self.tables.values()}
-        return {**found, **{r.name: r.schema for r in self.views.values()}}
+        return {**found, **{r.name: r.schema for r in self.views.values() if not r.state_of}}
 
     def dependents(self, name: str) -> tuple[str, ...]:
         """Return the views that read a table or view directly."""
@@ -240,7 +242,9 @@ class FolderCatalog:
         properties = CommitProperties(app_transactions=[transaction]) if transaction else None
         try:
             write_deltalake(str(self.path), data, mode="append", commit_properties=properties)
-        except OSError as error:
+        except CommitFailedError:
+            raise
+        except (OSError, DeltaError) as error:
             raise ReadOnlyStoreError(
                 f'cannot write to the store in "{self.root}"',
                 detail=str(error).splitlines()[0],

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from hybridview.errors import UsageError
 from hybridview.operations.suggest import closest
+from hybridview.schema import Strategy
 
 FILE = "hybridview.toml"
 _KEYS = ("store", "views", "strategy", "tables", "spark")
@@ -45,6 +47,7 @@ def read_config(path: Path) -> Config:
             raise UsageError(
                 f'unknown key "{key}" in {path}', detail=closest(key, list(_KEYS), "keys")
             )
+    _check_types(path, data)
     folder = path.parent
     store = data.get("store")
     return Config(
@@ -52,9 +55,32 @@ def read_config(path: Path) -> Config:
         folder / data.get("views", "views"),
         data.get("strategy"),
         {name: _location(folder, value) for name, value in data.get("tables", {}).items()},
-        {name: str(value) for name, value in data.get("spark", {}).items()},
+        dict(_flat("", data.get("spark", {}))),
         path,
     )
+
+
+def _check_types(path: Path, data: dict[str, Any]) -> None:
+    """Refuse a value of another kind than its key takes."""
+    for key, value in data.items():
+        wanted = dict if key in ("tables", "spark") else str
+        if not isinstance(value, wanted):
+            what = "a table" if wanted is dict else "a text"
+            raise UsageError(f'"{key}" in {path} must be {what}', detail=f"It is {value!r}.")
+    strategy = data.get("strategy")
+    if strategy is not None and strategy not in {s.value for s in Strategy}:
+        known = ", ".join(s.value for s in Strategy)
+        raise UsageError(f'unknown strategy "{strategy}" in {path}', hint=f"Use one of: {known}")
+
+
+def _flat(prefix: str, settings: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield settings with their full names: TOML reads a dotted key as nested tables."""
+    for name, value in settings.items():
+        if isinstance(value, dict):
+            yield from _flat(f"{prefix}{name}.", value)
+        else:
+            text = str(value).lower() if isinstance(value, bool) else str(value)
+            yield f"{prefix}{name}", text
 
 
 def _location(folder: Path, value: Any) -> str:

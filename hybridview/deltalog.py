@@ -134,7 +134,8 @@ class FolderLog:
         """Read one commit; raises LogGap if the log was cleaned past it."""
         path = self.folder / f"{version:020d}.json"
         try:
-            lines = path.read_text(encoding="utf-8").splitlines()
+            # Not splitlines(): JSON may hold U+2028 and the like as they are.
+            lines = path.read_text(encoding="utf-8").split("\n")
         except FileNotFoundError:
             raise LogGap(f"commit {version} of {self.path.name} is gone") from None
         return read_commit(version, [json.loads(line) for line in lines if line.strip()])
@@ -213,8 +214,15 @@ def spark_type(node: Any) -> str:
         case "map":
             return f"map<{spark_type(node['keyType'])},{spark_type(node['valueType'])}>"
         case _:
-            fields = ",".join(f"{f['name']}:{spark_type(f['type'])}" for f in node["fields"])
+            fields = ",".join(
+                f"{_field(f['name'])}:{spark_type(f['type'])}" for f in node["fields"]
+            )
             return f"struct<{fields}>"
+
+
+def _field(name: str) -> str:
+    """Return a struct field's name as a type spells it."""
+    return name if re.fullmatch(r"[A-Za-z_]\w*", name) else "`" + name.replace("`", "``") + "`"
 
 
 def pin(latest: Callable[[], dict[str, int]], attempts: int = 20) -> dict[str, int]:

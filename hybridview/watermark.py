@@ -20,6 +20,8 @@ class Watermark:
     epoch: int
     inputs: VersionVector
     program: str
+    base: int | None = None
+    """The version the change was computed for; None if all rows were written anew."""
 
     def to_json(self) -> str:
         return json.dumps(
@@ -30,6 +32,7 @@ class Watermark:
                 "epoch": self.epoch,
                 "inputs": self.inputs,
                 "program": self.program,
+                "base": self.base,
             },
             sort_keys=True,
         )
@@ -44,7 +47,12 @@ def read_watermark(commit: Commit) -> Watermark | None:
     if not isinstance(data, dict) or MARK not in data:
         return None
     return Watermark(
-        data["store"], data["attempt"], int(data["epoch"]), dict(data["inputs"]), data["program"]
+        data["store"],
+        data["attempt"],
+        int(data["epoch"]),
+        dict(data["inputs"]),
+        data["program"],
+        data.get("base"),
     )
 
 
@@ -60,11 +68,24 @@ class StoredState:
     has_feed: bool = True
 
 
+def _in_between(log: DeltaLog, mark: Watermark, version: int) -> Commit | None:
+    """Return a commit that changed rows between a change and what it was computed for."""
+    if mark.base is None:
+        return None
+    for between in range(mark.base + 1, version):
+        commit = log.commit(between)
+        if commit.kind is not CommitKind.DATA_FREE:
+            return commit
+    return None
+
+
 def stored_state(log: DeltaLog) -> StoredState | None:
     """Read a stored table's state from its log, newest commit first; None if it has none.
 
     A later commit by somebody else that changed rows makes the claim void: it is reported as
-    foreign. Commits that only moved or described data (OPTIMIZE, comments) leave it standing.
+    foreign. Commits that only moved or described data (OPTIMIZE, comments) leave it standing. So
+    is a commit that came between a change and the version that change was computed for, be it by
+    hand or by another refresh: the change was then added to rows it did not know.
     """
     try:
         newest = log.latest()
@@ -78,6 +99,7 @@ def stored_state(log: DeltaLog) -> StoredState | None:
             return None
         mark = read_watermark(commit)
         if mark is not None:
+            foreign = foreign or _in_between(log, mark, version)
             info = log.info(newest)
             return StoredState(newest, info.id, version, mark, foreign, info.has_feed)
         if commit.kind is not CommitKind.DATA_FREE:

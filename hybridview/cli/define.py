@@ -11,6 +11,7 @@ from hybridview.cli import render
 from hybridview.cli.options import JsonOption, StoreOption, ViewArgument, open_store
 from hybridview.cli.output import guarded, say
 from hybridview.errors import UsageError
+from hybridview.operations.apply import read_view_file
 from hybridview.store import Store
 
 
@@ -104,7 +105,7 @@ def create(
             )
         if file is not None and not file.is_file():
             raise UsageError(f'there is no file "{file}"')
-        text = file.read_text(encoding="utf-8") if file is not None else sql or ""
+        text = read_view_file(file) if file is not None else sql or ""
         opened, _ = open_store(store)
         with opened:
             source = str(file) if file is not None else "<sql>"
@@ -138,8 +139,13 @@ def apply(
     def body() -> int:
         opened, config = open_store(store)
         with opened:
+            known = {t.name.lower() for t in opened.tables()}
             for table, location in config.tables.items():
-                if table.lower() not in {t.name.lower() for t in opened.tables()}:
+                if table.lower() in known:
+                    continue
+                if not as_json:
+                    say([f"add table  {table}  {location}"])
+                if not dry_run:
                     opened.add_table(table, location)
             found = opened.plan_apply(folder or config.views)
             if not as_json:

@@ -16,6 +16,7 @@ from hybridview.cli.options import (
     open_store,
 )
 from hybridview.cli.output import Progress, guarded, note, say, width
+from hybridview.errors import NotRefreshedError
 from hybridview.schema import Strategy
 
 
@@ -93,8 +94,14 @@ def verify(
             records = {v.name.lower(): v for v in opened.views()}
             chosen = views or [v.name for v in records.values()]
             verdicts = []
+            missing: list[str] = []
             for name in chosen:
-                found = opened.verify(name, epoch)
+                try:
+                    found = opened.verify(name, epoch)
+                except NotRefreshedError as error:
+                    note(str(error))
+                    missing.append(name)
+                    continue
                 verdicts.append(found)
                 if not as_json:
                     columns = [c.name for c in records[name.lower()].columns]
@@ -102,10 +109,11 @@ def verify(
         bad = sum(not v.ok for v in verdicts)
         if as_json:
             listed = [{**render.json_safe(v), "ok": v.ok} for v in verdicts]
-            typer.echo(render.as_json("verify", {"views": listed, "ok": not bad}))
+            ok = not bad and not missing
+            typer.echo(render.as_json("verify", {"views": listed, "missing": missing, "ok": ok}))
         else:
             say([f"{len(verdicts) - bad} equal, {bad} different"])
-        return 1 if bad else 0
+        return 1 if bad or missing else 0
 
     guarded(body, as_json)
 

@@ -53,11 +53,12 @@ def guarded(action: Callable[[], int], json_output: bool = False) -> None:
         raise typer.Exit(130) from None
     except typer.Exit:
         raise
-    except Exception:  # the edge of the program: a bug is reported, not thrown at the user
+    except Exception as error:  # the edge of the program: a bug is reported, not thrown
         path = Path(tempfile.gettempdir()) / "hybridview-bug.txt"
         path.write_text(traceback.format_exc(), encoding="utf-8")
         note("error HV999: this is a bug in hybridview")
-        note(f"detail: {traceback.format_exc().strip().splitlines()[-1]}")
+        lines = str(error).strip().splitlines() or [""]
+        note(f"detail: {type(error).__name__}: {lines[0]}")
         note(f"hint: Report it with the file {path}")
         raise typer.Exit(3) from None
     if code:

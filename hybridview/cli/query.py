@@ -9,6 +9,7 @@ import typer
 from hybridview.cli import render
 from hybridview.cli.options import EpochOption, JsonOption, StoreOption, ViewArgument, open_store
 from hybridview.cli.output import guarded, say, width
+from hybridview.engine.spark_errors import as_query_error, spark_errors
 
 
 def show(
@@ -48,7 +49,10 @@ def sql(
 
 
 def _print_rows(frame: Any, limit: int, as_json: bool) -> None:
-    found = frame.take(limit + 1)
+    try:
+        found = frame.take(limit + 1)
+    except spark_errors() as error:
+        raise as_query_error(error, "<sql>") from None
     shown = found[:limit]
     if as_json:
         data = {"columns": frame.columns, "rows": [list(r) for r in shown]}

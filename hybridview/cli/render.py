@@ -96,7 +96,9 @@ def refresh_summary(result: RefreshResult) -> str:
 
 def plan(plan: RefreshPlan, width: int) -> list[str]:
     """Return a refresh plan: for each view the decision, the versions and the SQL."""
-    lines = [f"epoch {plan.epoch}, strategy {plan.strategy}: {len(plan.views)} views"]
+    own = sum(not view.state_of for view in plan.views)
+    what = "view" if own == 1 else "views"
+    lines = [f"epoch {plan.epoch}, strategy {plan.strategy}: {own} {what}"]
     for view in plan.views:
         lines += ["", *_view_plan(view, width)]
     return lines
@@ -113,6 +115,8 @@ def _view_plan(view: ViewPlan, width: int) -> list[str]:
             reads.append(f"{source.name} {starts[source.name]} -> {version}")
         else:
             reads.append(f"{source.name} at {version}")
+    if view.state is not None and isinstance(view.step, Apply):
+        reads = [f"{view.state.name}, its state table"]
     if reads:
         lines.append(f"  reads {', '.join(reads)}")
     if isinstance(view.step, Apply):
@@ -167,6 +171,7 @@ def history(records: Sequence[RefreshRecord], width: int) -> list[str]:
         rows = [
             (f"  {v.name}", v.executed, counts(v), f"{v.seconds:.1f}s", v.reason)
             for v in record.views
+            if v.epoch in (0, record.epoch) and not v.name.endswith("@state")
         ]
         lines += table(rows, width)
     return lines
@@ -181,6 +186,7 @@ def verdict(found: Verdict, columns: Sequence[str], width: int) -> list[str]:
     rows += [("+", *map(cell, r)) for r in found.extra_rows]
     lines += [f"  {line}" for line in table(rows, width - 2, ("", *columns))]
     lines.append("  - is missing from the stored view, + should not be there")
+    lines.append(f"  hint: Run: hybridview refresh {found.view} --strategy snapshot")
     return lines
 
 

@@ -2,7 +2,8 @@
 
 Spark widens a decimal sum to at most 38 digits, and then `+` takes a digit from the fraction to
 make room for a carry: DECIMAL(38,18) + DECIMAL(38,18) is DECIMAL(38,17). The expressions here add
-and divide without losing that digit.
+and divide without losing that digit. Sums of wider decimals than can be negated are not added up:
+their groups are re-evaluated.
 """
 
 from __future__ import annotations
@@ -11,6 +12,10 @@ import re
 from dataclasses import dataclass
 
 MAX_DIGITS = 38
+NEGATABLE_DIGITS = 34
+"""Spark's unary minus rounds a decimal to this many digits."""
+
+TOO_LARGE = "hybridview: a sum of more than 37 digits cannot be added to"
 INTEGERS = frozenset({"tinyint", "smallint", "int", "integer", "bigint", "byte", "short", "long"})
 FLOATS = frozenset({"float", "double", "real"})
 
@@ -44,13 +49,16 @@ def sum_type(argument: str) -> str | None:
     if is_float(argument):
         return "double"
     found = decimal(argument)
-    if found is None:
+    if found is None or found.precision > NEGATABLE_DIGITS or found.scale > MAX_DIGITS - 8:
         return None
     return f"decimal({min(MAX_DIGITS, found.precision + 10)},{found.scale})"
 
 
 def add(left: str, right: str, type_name: str) -> str:
     """Return SQL for `left + right`, both of `type_name`, as a value of that type."""
+    if is_integer(type_name):
+        # The change is a decimal: part of it may be too large where the whole is not.
+        return f"CAST(CAST({left} AS DECIMAL(38,0)) + CAST({right} AS DECIMAL(38,0)) AS BIGINT)"
     found = decimal(type_name)
     if found is None:
         return f"{left} + {right}"
@@ -62,29 +70,21 @@ def add(left: str, right: str, type_name: str) -> str:
 def _add_widest(left: str, right: str, scale: int) -> str:
     """Add two values of DECIMAL(38, scale).
 
-    Values below 10^(37-scale) fit DECIMAL(37, scale), whose sum is DECIMAL(38, scale), exactly.
-    The few beyond are added as whole part and fraction, and put together as text: every decimal
-    addition in Spark that has room for such a result has no room for its last digit.
+    Values below 10^(37-scale) fit DECIMAL(37, scale), whose sum is DECIMAL(38, scale), exactly. The
+    few beyond stop the refresh: no addition in Spark has room for both their ends.
     """
-    bound = f"CAST('1{'0' * (MAX_DIGITS - 1 - scale)}' AS DECIMAL({MAX_DIGITS},0))"
+    bound = "1" + "0" * (MAX_DIGITS - 1 - scale)
     narrow = f"DECIMAL({MAX_DIGITS - 1},{scale})"
-    small = f"abs({left}) < {bound} AND abs({right}) < {bound}"
-    if scale == 0:
-        # No fraction to lose: the result type of + is DECIMAL(38,0) already.
-        return f"CAST({left} + {right} AS DECIMAL({MAX_DIGITS},0))"
-    fraction = f"(pmod({left}, 1) + pmod({right}, 1))"
-    whole = f"(floor({left}) + floor({right}) + floor({fraction}))"
-    rest = f"pmod({fraction}, 1)"
-    digits = f"substring(CAST(CAST({{0}} AS DECIMAL({scale + 1},{scale})) AS STRING), 3)"
-    positive = f"concat(CAST({whole} AS STRING), '.', {digits.format(rest)})"
-    negative = f"concat('-', CAST(abs({whole}) - 1 AS STRING), '.', {digits.format(f'1 - {rest}')})"
-    plain = f"CAST({whole} AS STRING)"
-    joined = (
-        f"CASE WHEN {rest} = 0 THEN {plain} WHEN {whole} >= 0 THEN {positive} ELSE {negative} END"
-    )
+
+    def fits(value: str) -> str:
+        # Not abs(): it rounds to 34 digits.
+        return f"{value} BETWEEN -{bound} + 1 AND {bound} - 1"
+
+    small = f"{fits(left)} AND {fits(right)}"
+    refusal = f"CAST(raise_error('{TOO_LARGE}') AS DECIMAL({MAX_DIGITS},{scale}))"
     return (
         f"CASE WHEN {small} THEN CAST({left} AS {narrow}) + CAST({right} AS {narrow}) "
-        f"ELSE CAST({joined} AS DECIMAL({MAX_DIGITS},{scale})) END"
+        f"ELSE {refusal} END"
     )
 
 

@@ -102,8 +102,8 @@ class Part:
         if self.widened:
             return f"CAST({argument} AS DECIMAL(20,0))"
         if negatable and exact.is_integer(self.argument_type):
-            # -x of the smallest INT is no INT.
-            return f"CAST({argument} AS BIGINT)"
+            # -x of the smallest BIGINT is no BIGINT, and parts of a change may not fit one.
+            return f"CAST({argument} AS DECIMAL(20,0))"
         return f"({argument})"
 
 

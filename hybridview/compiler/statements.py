@@ -80,11 +80,10 @@ def _combine(part: Part, old: str, change: str) -> str:
             return f"({old} + {change})"
         case Kind.SUM:
             zero = f"CAST(0 AS {part.type.upper()})"
-            total = exact.add(
-                f"coalesce({old}, {zero})",
-                f"CAST(coalesce({change}, {zero}) AS {part.type})",
-                part.type,
-            )
+            fresh = f"coalesce({change}, {zero})"
+            if not exact.is_integer(part.type):
+                fresh = f"CAST({fresh} AS {part.type})"
+            total = exact.add(f"coalesce({old}, {zero})", fresh, part.type)
             return f"({total})"
         case Kind.MIN:
             return f"least({old}, {change})"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import shutil
 import subprocess
@@ -63,7 +64,19 @@ def start_local(settings: Mapping[str, str] | None = None) -> SparkPort:
         else:
             spark = configure_spark_with_delta_pip(builder).getOrCreate()
         spark.sparkContext.setLogLevel("OFF")
+    _mute_python_loggers()
     return SparkPort(spark, owned=True)
+
+
+def _mute_python_loggers() -> None:
+    """Keep PySpark from logging each failed statement as a JSON object of many lines."""
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        try:
+            from pyspark.logger import PySparkLogger
+
+            PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
+        except ImportError:
+            logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
 def noise_file() -> Path:

@@ -17,7 +17,7 @@ from hybridview.engine.spark_errors import as_refresh_error, spark_errors
 from hybridview.errors import HybridviewError, RaceLostError
 from hybridview.plan.steps import Apply, Load, Pinned, RefreshPlan, ViewPlan
 from hybridview.schema import WEIGHT, Executed, VersionVector
-from hybridview.watermark import Watermark, read_watermark
+from hybridview.watermark import Watermark, stored_state
 
 TRANSACTION = (
     "spark.databricks.delta.write.txnAppId",
@@ -64,12 +64,16 @@ class Runner:
 
     def run(self) -> tuple[ViewState, ...]:
         """Refresh all views in order; a view that fails does not stop the others."""
-        for number, view in enumerate(self.plan.views, start=1):
-            self.listener(number, len(self.plan.views), view, None)
+        total, number = sum(not v.state_of for v in self.plan.views), 0
+        for view in self.plan.views:
+            number += not view.state_of
+            # A state table works for the view after it: the user hears of that view.
+            self.listener(max(number, 1), total, view, None)
             started = time.monotonic()
             state = self._state(view, started)
             self.states[view.name.lower()] = state
-            self.listener(number, len(self.plan.views), view, state)
+            if not view.state_of or state.error:
+                self.listener(max(number, 1), total, view, state)
         return tuple(self.states.values())
 
     def _state(self, view: ViewPlan, started: float) -> ViewState:
@@ -84,10 +88,14 @@ class Runner:
         except RaceLostError:
             raise
         except HybridviewError as error:
-            return self._kept(view, Executed.FAILED, error.fact, started, str(error))
+            return self._kept(
+                view, Executed.FAILED, error.detail or error.fact, started, str(error)
+            )
         except spark_errors() as error:
             fault = as_refresh_error(view.name, error)
-            return self._kept(view, Executed.FAILED, fault.fact, started, str(fault))
+            return self._kept(
+                view, Executed.FAILED, fault.detail or fault.fact, started, str(fault)
+            )
 
     def _broken_parent(self, view: ViewPlan) -> str:
         reads: list[Pinned] = [*view.sources]
@@ -196,6 +204,7 @@ class Runner:
             weights = [int(row[weight]) for row in rows] if weight is not None else []
             total = sum(w for w in weights if w > 0)
             return _Change(len(rows), any(w < 0 for w in weights), total, True)
+        self.session.run(f"DROP VIEW IF EXISTS {quote(symbol)}")
         self.session.run(f"CACHE TABLE {quote(symbol)} AS {query}")
         sums = "false, 0"
         if weight is not None:
@@ -210,13 +219,14 @@ class Runner:
         """Run the one statement that writes a view, and make sure that it was ours that landed.
 
         Delta skips a write whose transaction id it has seen, without a word; so the newest commit
-        is read back and must carry this attempt's mark.
+        is read back and must carry this attempt's mark, on top of the version it was computed for.
         """
         reach("before_write")
         if self.written:
             reach("between_tables")
         plan = self.plan
-        mark = Watermark(plan.store_id, plan.attempt, plan.epoch, inputs, view.program)
+        base = view.stored_version if isinstance(view.step, Apply) else None
+        mark = Watermark(plan.store_id, plan.attempt, plan.epoch, inputs, view.program, base)
         values = (view.view_id, str(plan.epoch), mark.to_json())
         symbol = quote(f"{view.name}@target")
         self.session.set(dict(zip(TRANSACTION, values, strict=True)))
@@ -228,9 +238,8 @@ class Runner:
             )
         finally:
             self.session.unset(TRANSACTION)
-        log = self.places.log(view.name)
-        found = read_watermark(log.commit(log.latest()))
-        if found is None or found.attempt != plan.attempt:
+        state = stored_state(self.places.log(view.name))
+        if state is None or state.foreign or state.watermark.attempt != plan.attempt:
             raise RaceLostError(
                 f'another process wrote view "{view.name}" at the same time',
                 detail="Nothing is published by this process.",
@@ -265,6 +274,7 @@ class Runner:
             dict(rows or {}),
             "",
             method,
+            self.plan.epoch,
         )
 
     def _kept(
@@ -282,6 +292,7 @@ class Runner:
             round(time.monotonic() - started, 3),
             {},
             error,
+            epoch=self.plan.epoch,
         )
 
 

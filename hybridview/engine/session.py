@@ -76,7 +76,10 @@ class SparkPort:
 
     def writer(self) -> Session:
         """Return a session of its own: settings that carry transaction ids must not leak."""
-        return SparkPort(self.spark.newSession())
+        session = SparkPort(self.spark.newSession())
+        # Values stand in our statements as literals; a "${...}" in one is no variable.
+        session.set({"spark.sql.variable.substitute": "false"})
+        return session
 
     def cancel(self) -> None:
         """Cancel what Spark is running."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from hybridview.compiler.exact import TOO_LARGE
 from hybridview.compiler.statements import CORRUPT
 from hybridview.errors import (
     CorruptionError,
@@ -39,6 +40,11 @@ def as_refresh_error(view: str, error: BaseException) -> HybridviewError:
             f'view "{view}" does not hold the rows this change takes away',
             detail="Its table was changed in a way its record does not know.",
             hint=f"Run: hybridview refresh {view} --strategy snapshot, then: hybridview doctor",
+        )
+    if TOO_LARGE in text:
+        return RefreshFailedError(
+            f'view "{view}" has a sum of more than 37 digits, which cannot be added to exactly',
+            hint=f"Run: hybridview refresh {view} --strategy snapshot",
         )
     return RefreshFailedError(
         f'view "{view}" could not be refreshed',

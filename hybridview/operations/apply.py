@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hybridview.catalog import Catalog, ViewRecord
@@ -47,8 +47,10 @@ def run_apply(
     done: list[Action] = []
     for action in actions:
         if action.definition is not None and action.verb in ("create", "replace"):
-            replace = action.verb == "replace"
-            create_view(context, None, action.definition.text, replace, action.definition.source)
+            anew = action.verb == "replace"
+            create_view(
+                context, action.view, action.definition.text, anew, action.definition.source
+            )
             done.append(action)
         elif action.verb == "drop" and allow_drop:
             drop_view(context, action.view)
@@ -56,14 +58,24 @@ def run_apply(
     return tuple(done)
 
 
+def read_view_file(path: Path) -> str:
+    """Return the text of a view file."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise UsageError(
+            f"{path} is not a UTF-8 text file",
+            detail=f"Byte {error.start} cannot be read.",
+            hint=f"Convert it: iconv -f LATIN1 -t UTF-8 {path}",
+        ) from None
+
+
 def _read(folder: Path) -> dict[str, Definition]:
     found: dict[str, Definition] = {}
     for path in sorted(folder.glob("**/*.sql")):
-        definition = parse_definition(path.read_text(encoding="utf-8"), str(path))
+        definition = parse_definition(read_view_file(path), str(path))
         name = definition.name or path.stem
-        if definition.name is None:
-            text = f"CREATE MATERIALIZED VIEW `{name}` AS\n{definition.query}"
-            definition = parse_definition(text, str(path))
+        definition = replace(definition, name=name)
         if name.lower() in found:
             raise NameTakenError(
                 f'two files define view "{name}"',

@@ -85,10 +85,11 @@ class Context:
 def view_named(catalog: Catalog, name: str) -> ViewRecord:
     """Return a view's record, or say which names come close."""
     found = catalog.views.get(name.lower())
-    if found is None:
+    if found is None or found.state_of:
+        known = [v.name for v in catalog.views.values() if not v.state_of]
         raise UnknownViewError(
             f'there is no view "{name}"',
-            detail=closest(name, [v.name for v in catalog.views.values()], "views"),
+            detail=closest(name, known, "views"),
             hint="List the views with: hybridview status",
         )
     return found

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import uuid
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from pathlib import Path
 
 from sqlglot import exp
 
@@ -32,6 +34,7 @@ from hybridview.operations.context import Context
 from hybridview.operations.names import check_name, folder_name
 from hybridview.operations.suggest import closest
 from hybridview.operations.tables import discover
+from hybridview.plan.compiled import known_types
 from hybridview.schema import HIDDEN, RESERVED_COLUMNS, Column, TableSchema
 from hybridview.sql.load import with_list
 from hybridview.sql.parse import Definition, parse_definition, parse_query
@@ -40,7 +43,7 @@ from hybridview.sql.resolve import NoRule, UnknownTable, Unresolved, resolve, so
 SETTINGS = ("spark.sql.session.timeZone", "spark.sql.ansi.enabled", "spark.sql.caseSensitive")
 """Session settings that change a query's answer; kept with the view."""
 
-UNSTORABLE = ("void", "interval", "null")
+UNSTORABLE = re.compile(r"\b(void|interval)\b")
 
 
 def create_view(
@@ -48,7 +51,7 @@ def create_view(
 ) -> ViewRecord:
     """Check, analyse and record a view; the first refresh loads it."""
     definition = parse_definition(sql, source)
-    wanted = name or definition.name
+    wanted = name or definition.name or (Path(source).stem if source != "<sql>" else None)
     if not wanted:
         raise UsageError(
             "the view has no name",
@@ -63,7 +66,10 @@ def create_view(
     schemas = _schemas(catalog, definition, parsed, tables, wanted)
     _check_columns(definition, parsed, schemas)
     _check_cycle(catalog, wanted, tuple(schemas))
+    settings = {key: context.port().setting(key) for key in SETTINGS}
+    context.worker().set(settings)
     record = _analyse(context.worker(), definition, parsed, wanted, schemas, old)
+    record = dataclasses.replace(record, settings=settings)
     records = _with_state(context.worker(), record, parsed, schemas, catalog)
     context.ledger.append_all([("view", as_payload(r)) for r in records])
     return records[-1]
@@ -84,14 +90,15 @@ def _with_state(
     if len(relation.columns) != len(view.columns):
         return (view,)
     plan = plan_view(relation, tuple(c.name for c in view.columns))
-    found = needs_state(parsed, relation, plan, view.types)
+    found = needs_state(parsed, relation, plan, known_types(view))
     if found is None:
         return (view,)
     name = f"{view.name}{SUFFIX}"
     definition = Definition(name, with_list(view.query, found.columns), source=view.source)
     old = catalog.views.get(name.lower())
     kept = _analyse(session, definition, parse_query(definition), name, schemas, old)
-    return (dataclasses.replace(kept, state_of=view.name), dataclasses.replace(view, state=name))
+    kept = dataclasses.replace(kept, state_of=view.name, settings=view.settings)
+    return (kept, dataclasses.replace(view, state=name))
 
 
 def _check_free(catalog: Catalog, name: str, replace: bool) -> ViewRecord | None:
@@ -100,7 +107,8 @@ def _check_free(catalog: Catalog, name: str, replace: bool) -> ViewRecord | None
         return None
     if old is not None and replace:
         return old
-    hint = f"Run: hybridview create {name} --replace" if old else "Choose another name."
+    hint = "Run the same command with --replace, or choose another name."
+    hint = hint if old else "Choose another name."
     raise NameTakenError(
         f'the name "{name}" is taken', detail=f"It is a {'view' if old else 'table'}.", hint=hint
     )
@@ -225,7 +233,7 @@ def _analyse(
         columns,
         {s.name: s.columns for s in schemas.values()},
         _argument_types(session, parsed, schemas, columns),
-        {key: session.setting(key) for key in SETTINGS},
+        {},
         definition.source,
         datetime.now(UTC).isoformat(timespec="seconds"),
     )
@@ -253,7 +261,7 @@ def _check_output(definition: Definition, columns: tuple[Column, ...]) -> None:
                 detail=f"Names starting with {HIDDEN} and the change feed's columns are reserved.",
                 hint="Name it differently with AS.",
             )
-        if any(column.type.lower().startswith(kind) for kind in UNSTORABLE):
+        if UNSTORABLE.search(column.type.lower()):
             raise UnstorableTypeError(
                 f'column "{column.name}" has type {column.type}, which a table cannot store',
                 where=definition.source,

@@ -20,7 +20,13 @@ def read(context: Context, name: str, epoch: int | None = None) -> Any:
     """Return a view's rows as a DataFrame with exactly its own columns."""
     catalog = context.catalog()
     view = view_named(catalog, name)
-    return context.port().frame(select(context, view, published(catalog, view, epoch)))
+    state = published(catalog, view, epoch)
+    if not context.log(catalog, view.name).exists():
+        raise NotRefreshedError(
+            f'the table of view "{view.name}" is gone',
+            hint=f"Run: hybridview refresh {view.name}",
+        )
+    return context.port().frame(select(context, view, state))
 
 
 def published(catalog: Catalog, view: ViewRecord, epoch: int | None = None) -> ViewState:
@@ -89,7 +95,7 @@ def _is_query(text: str) -> bool:
 
 def _named(statement: str, catalog: Catalog) -> list[str]:
     """Return the store's tables and views that a statement may read, lower case."""
-    known = [*catalog.views, *catalog.tables]
+    known = [*(n for n, v in catalog.views.items() if not v.state_of), *catalog.tables]
     try:
         parsed = sqlglot.parse_one(statement, dialect="spark")
     except SqlglotError:

@@ -53,7 +53,10 @@ def plan_refresh(
     catalog = context.catalog()
     wanted = _with_parents(catalog, views)
     states = {v.name.lower(): stored_state(context.log(catalog, v.name)) for v in catalog.ordered()}
-    request = Request(wanted, strategy, default, _next_epoch(catalog, states), str(uuid.uuid4()))
+    named = tuple(view_named(catalog, name).name for name in views)
+    request = Request(
+        wanted, named, strategy, default, _next_epoch(catalog, states), str(uuid.uuid4())
+    )
     return build(catalog, _pins(context, catalog, wanted), states, request)
 
 

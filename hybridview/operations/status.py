@@ -17,7 +17,7 @@ class ViewStatus:
 
     name: str
     state: str
-    """new, fresh, behind, failed, stale, foreign or blocked"""
+    """new, fresh, behind, failed, stale, foreign, blocked or missing"""
     epoch: int | None
     executed: str
     rows: int | None
@@ -94,11 +94,13 @@ def _view(
             0,
             found.error if found else "",
         )
+    log = context.log(catalog, view.name)
+    if not log.exists():
+        return ViewStatus(view.name, "missing", None, state.executed, None, 0, "its table is gone")
     behind, detail = _behind(context, catalog, view, dict(state.inputs))
     what = "behind" if behind else "fresh"
     if any(done[s.lower()].state != "fresh" for s in view.sources if s.lower() in done):
         what = "behind" if what == "fresh" else what
-    log = context.log(catalog, view.name)
     stored = stored_state(log)
     if stored is not None and stored.foreign is not None:
         what, detail = "foreign", f"commit {stored.foreign.version} is not ours"

@@ -34,9 +34,12 @@ def add_table(
     catalog = context.catalog()
     taken = catalog.schema(name) is not None
     if taken and not (replace and name.lower() in catalog.tables):
+        table = name.lower() in catalog.tables
+        again = f"Run: hybridview table add {name} {location or ''}".rstrip() + " --replace"
         raise NameTakenError(
             f'the name "{name}" is taken',
-            hint=f"Choose another name, or run: hybridview table remove {name}",
+            detail=f"It is a {'table' if table else 'view'}.",
+            hint=again if table else "Choose another name.",
         )
     path, catalog_name = _find(context, name, location)
     record = _checked(context, name, path, catalog_name, key, enable_change_feed)

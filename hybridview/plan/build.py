@@ -14,7 +14,7 @@ from hybridview.compiler.state import read_state
 from hybridview.compiler.statements import overwrite
 from hybridview.compiler.view import load_query
 from hybridview.deltalog import DeltaLog
-from hybridview.errors import HybridviewError, NotIncrementalError, TableReplacedError
+from hybridview.errors import HybridviewError, NotIncrementalError
 from hybridview.plan.compiled import Compiled, compile_record
 from hybridview.plan.steps import Apply, Feed, Load, Pinned, RefreshPlan, ViewPlan
 from hybridview.schema import Executed, Strategy, VersionVector
@@ -39,6 +39,8 @@ class Request:
     """What the user asked for."""
 
     views: tuple[str, ...]
+    named: tuple[str, ...]
+    """The views the user named himself; the others come along because these read them."""
     strategy: Strategy | None
     default: Strategy
     epoch: int
@@ -109,6 +111,7 @@ class _ViewBuilder:
             stored_id=state.table_id if state else "",
             stored_inputs=inputs,
             layout=compiled.layout,
+            state_of=view.state_of,
             state=self._source(view.state) if view.state else None,
         )
         rebuild = self._must_rebuild(view, state, inputs, sources)
@@ -120,6 +123,7 @@ class _ViewBuilder:
             rebuild,
             obstacle,
             program.brief if program else "",
+            self.request.strategy is Strategy.SNAPSHOT and view.name in self.request.named,
             self._recomputed_parent(view),
         )
         decision = self._decide(view, compiled, facts, options)
@@ -222,13 +226,9 @@ class _ViewBuilder:
                 # Its table will be another one, whose changes do not begin where the old ones end.
                 return f"view {source.name} is rebuilt"
             if source.table_id and source.table_id not in inputs:
-                if parent:
-                    return f"view {source.name} was rebuilt"
-                raise TableReplacedError(
-                    f'table "{source.name}" is not the one view "{view.name}" was built on',
-                    detail=f"Its Delta table id is now {source.table_id}.",
-                    hint=f"Run: hybridview create {view.name} --replace, or restore the table.",
-                )
+                # A base table is only pinned if its registered id is its own: the user has said
+                # that the new table is meant.
+                return f"{'view' if parent else 'table'} {source.name} was replaced"
         return ""
 
     def _facts(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hybridview.algebra.plan import Plan, Scan, walk
@@ -40,6 +41,16 @@ def _unnettable(plan: Plan, schemas: dict[str, TableSchema]) -> str:
     return ""
 
 
+def known_types(view: ViewRecord) -> Mapping[str, str]:
+    """Return the types of aggregate arguments, as far as sums of them may be added up.
+
+    Without ANSI mode a sum that overflows is silently NULL or wraps around, and nothing can be
+    added to that: such views re-evaluate their groups.
+    """
+    ansi = view.settings.get("spark.sql.ansi.enabled", "true").lower() == "true"
+    return view.types if ansi else {}
+
+
 def compile_record(view: ViewRecord) -> Compiled:
     """Compile a recorded view. Deterministic: the same record always gives the same layout."""
     names = tuple(c.name for c in view.columns)
@@ -61,7 +72,13 @@ def compile_record(view: ViewRecord) -> Compiled:
     if unnettable:
         return Compiled(bag, None, unnettable)
     compiled = compile_view(
-        view.name, view.query, parsed, relation, plan, view.types, with_state=bool(view.state)
+        view.name,
+        view.query,
+        parsed,
+        relation,
+        plan,
+        known_types(view),
+        with_state=bool(view.state),
     )
     if compiled.state is not None:
         return Compiled(compiled.compilable.layout, compiled.compilable, state=compiled.state)

@@ -65,6 +65,8 @@ class ViewPlan:
     reason: str
     sources: tuple[Pinned, ...]
     feeds: tuple[Feed, ...] = ()
+    state_of: str = ""
+    """The view this is the state table of; empty for a view of the user's."""
     state: Pinned | None = None
     """The state table its row is computed from; refreshed before it in the same plan."""
     step: Load | Apply | None = None

@@ -14,18 +14,18 @@ from sqlglot import exp
 from hybridview.algebra.expressions import Expr
 
 SCALAR_SAMPLES = """
-abs(a); ceil(a); floor(a); round(a, 2); bround(a, 2); sign(a); sqrt(a); exp(a); ln(a); log10(a);
-log2(a); pow(a, 2); mod(a, 2); pmod(a, 2); greatest(a, b); least(a, b); negative(a); positive(a);
-upper(s); lower(s); trim(s); ltrim(s); rtrim(s); length(s); substring(s, 1, 2); left(s, 2);
-right(s, 2); concat(s, s); concat_ws('-', s, s); replace(s, 'x', 'y'); lpad(s, 3, 'x');
-rpad(s, 3, 'x'); reverse(s); initcap(s); instr(s, 'x'); repeat(s, 2); translate(s, 'x', 'y');
-startswith(s, 'x'); endswith(s, 'x'); contains(s, 'x'); regexp_replace(s, 'x', 'y');
-regexp_extract(s, 'x', 0); md5(s); sha2(s, 256); ascii(s); s rlike 'x';
-coalesce(a, b); nullif(a, b); ifnull(a, b); nvl(a, b); nvl2(a, b, c); if(a > 0, b, c); isnull(a);
-isnotnull(a); year(d); month(d); day(d); dayofweek(d); dayofyear(d); weekofyear(d); quarter(d);
-hour(t); minute(t); second(t); date_trunc('MONTH', d); trunc(d, 'MM'); date_add(d, 3);
-date_sub(d, 3); datediff(d, d); add_months(d, 1); last_day(d); to_date(s); date_format(d, 'yyyy');
-make_date(a, b, c); extract(YEAR FROM d); cast(a AS STRING); try_cast(s AS INT); a LIKE 'x';
+abs(a); ceil(a); floor(a); round(a, 2); bround(a, 2); sign(a); sqrt(a); exp(a); ln(a); log2(a);
+pow(a, 2); mod(a, 2); pmod(a, 2); greatest(a, b); least(a, b); negative(a); positive(a); upper(s);
+lower(s); trim(s); ltrim(s); rtrim(s); length(s); substring(s, 1, 2); left(s, 2); right(s, 2);
+concat(s, s); concat_ws('-', s, s); replace(s, 'x', 'y'); lpad(s, 3, 'x'); rpad(s, 3, 'x');
+reverse(s); initcap(s); instr(s, 'x'); repeat(s, 2); translate(s, 'x', 'y'); startswith(s, 'x');
+endswith(s, 'x'); contains(s, 'x'); regexp_replace(s, 'x', 'y'); regexp_extract(s, 'x', 0);
+md5(s); sha2(s, 256); ascii(s); s rlike 'x'; coalesce(a, b); nullif(a, b); ifnull(a, b);
+nvl(a, b); nvl2(a, b, c); if(a > 0, b, c); isnull(a); isnotnull(a); year(d); month(d); day(d);
+dayofweek(d); dayofyear(d); weekofyear(d); quarter(d); hour(t); minute(t); second(t);
+date_trunc('MONTH', d); trunc(d, 'MM'); date_add(d, 3); date_sub(d, 3); datediff(d, d);
+add_months(d, 1); last_day(d); to_date(s); date_format(d, 'yyyy'); make_date(a, b, c);
+extract(YEAR FROM d); cast(a AS STRING); try_cast(s AS INT); a LIKE 'x';
 case when a > 0 then b else c end; a IN (1, 2); sin(a); cos(a); tan(a); radians(a); degrees(a)
 """
 """Calls whose kind is known to be scalar, written with the columns a b c (numbers), s, d and t."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from dataclasses import dataclass, field
 
@@ -16,6 +17,9 @@ from hybridview.schema import Position
 from hybridview.sql.functions import BARE_WORDS, CLOCKS, NON_DETERMINISTIC
 
 DIALECT = "spark"
+
+# What sqlglot warns about concerns statements that are no views; Spark's own words follow.
+logging.getLogger("sqlglot").setLevel(logging.ERROR)
 
 PROPERTIES = {
     "hybridview.strategy": re.compile("snapshot|incremental|hybrid"),

@@ -31,6 +31,8 @@ class Options:
     """Why its change cannot be applied; empty if it can."""
     method: str
     """How its change would be applied."""
+    forced: bool = False
+    """Whether a recompute was asked for on this very command: then it is done, needed or not."""
     parent_recomputed: str = ""
     """A view it reads that is recomputed in this refresh."""
 
@@ -45,6 +47,8 @@ def decide(requested: Strategy, facts: Sequence[ChangeFacts], options: Options) 
         return Decision(Executed.INITIAL, "first load")
     if options.must_rebuild:
         return Decision(Executed.SNAPSHOT, options.must_rebuild)
+    if options.forced:
+        return Decision(Executed.SNAPSHOT, "asked for")
     changed = [fact for fact in facts if fact.changed]
     if not changed:
         return Decision(Executed.NONE, "nothing changed")

@@ -181,6 +181,13 @@ def test_apply_tells_the_line_of_the_file(shop: Path) -> None:
     assert "at: views/v.sql:1:12" in invoke("apply views").stderr
 
 
+@wanted("the reason counts lines from the SELECT, not from the start of the file")
+def test_create_tells_the_line_of_the_file(shop: Path) -> None:
+    text = "CREATE MATERIALIZED VIEW v AS\nSELECT id FROM orders ORDER BY id\nLIMIT 2"
+    Path("v.sql").write_text(text, encoding="utf-8")
+    assert "at v.sql:3:" in invoke("create --file v.sql").stdout
+
+
 @wanted("positions in Spark's messages count the words DESCRIBE QUERY")
 def test_the_place_of_an_error_by_spark_is_right(shop: Path) -> None:
     result = invoke("sql 'SELECT nosuch FROM totals'")
