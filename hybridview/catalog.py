@@ -61,6 +61,9 @@ class ViewRecord:
     """Session settings that change answers."""
     source: str = "<sql>"
     created_at: str = ""
+    line: int = 1
+    column: int = 1
+    """Where its query starts in its source."""
     state: str = ""
     """The name of its state table, if it needs one."""
     state_of: str = ""
@@ -337,6 +340,8 @@ def _view(payload: Mapping[str, Any]) -> ViewRecord:
         payload["settings"],
         payload["source"],
         payload["created_at"],
+        payload["line"],
+        payload["column"],
         payload.get("state", ""),
         payload.get("state_of", ""),
     )

@@ -27,9 +27,10 @@ def first_line(error: BaseException) -> str:
     """Return the telling line of a Spark error, without stack traces."""
     text = str(getattr(error, "desc", "") or error)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    telling = [line for line in lines if re.match(r"\[[A-Z0-9_.]+\]", line)]
-    line = (telling or lines or [type(error).__name__])[0]
-    return re.sub(r"\s*SQLSTATE: \w+\s*$", "", line)
+    telling = [found[0] for line in lines if (found := re.search(r"\[[A-Z][A-Z0-9_.]+\] .*", line))]
+    # The deepest cause comes last. Positions count words that are not the user's, so they go.
+    line = telling[-1] if telling else (lines or [type(error).__name__])[0]
+    return re.sub(r"\s*SQLSTATE: \w+.*$", "", line)
 
 
 def as_refresh_error(view: str, error: BaseException) -> HybridviewError:

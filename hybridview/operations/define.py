@@ -107,7 +107,7 @@ def _check_free(catalog: Catalog, name: str, replace: bool) -> ViewRecord | None
         return None
     if old is not None and replace:
         return old
-    hint = "Run the same command with --replace, or choose another name."
+    hint = "Add --replace to the same command, or choose another name."
     hint = hint if old else "Choose another name."
     raise NameTakenError(
         f'the name "{name}" is taken', detail=f"It is a {'view' if old else 'table'}.", hint=hint
@@ -119,12 +119,16 @@ def _sources(definition: Definition, parsed: exp.Query) -> tuple[str, ...]:
     for table in sources(parsed):
         parts = [part.name for part in table.parts]
         if len(parts) > 1:
-            kind = "files" if parts[0].lower() in ("parquet", "csv", "json", "orc") else "a table"
+            files = parts[0].lower() in ("parquet", "csv", "json", "orc")
+            name, location = parts[-1], ".".join(parts)
+            if parts[0].lower() == "delta":
+                name, location = Path(parts[-1]).name, parts[-1]
+            hint = f"Register it: hybridview table add {name} {location}"
             raise UnsupportedSourceError(
                 f'"{".".join(parts)}" is not a table of the store',
                 where=definition.place(table),
-                detail=f"A view reads registered tables and views; this names {kind} outside.",
-                hint=f"Register it: hybridview table add {parts[-1]} {'.'.join(parts)}",
+                detail="A view reads the tables and views of its store.",
+                hint="Write the files as a Delta table, and register that." if files else hint,
             )
         found.append(parts[0])
     return tuple(dict.fromkeys(found))
@@ -236,6 +240,8 @@ def _analyse(
         {},
         definition.source,
         datetime.now(UTC).isoformat(timespec="seconds"),
+        line=definition.position(None).line,
+        column=definition.position(None).column,
     )
 
 

@@ -54,7 +54,11 @@ def known_types(view: ViewRecord) -> Mapping[str, str]:
 def compile_record(view: ViewRecord) -> Compiled:
     """Compile a recorded view. Deterministic: the same record always gives the same layout."""
     names = tuple(c.name for c in view.columns)
-    definition = Definition(view.name, view.query, source=view.source, text=view.query)
+    # Blank lines stand for what comes before the query in its file, so that places are right.
+    before = "\n" * (view.line - 1) + " " * (view.column - 1)
+    definition = Definition(
+        view.name, view.query, source=view.source, text=before + view.query, offset=len(before)
+    )
     parsed = parse_query(definition)
     schemas = {n: TableSchema(n, columns) for n, columns in view.sources.items()}
     bag = Layout(LayoutKind.BAG, names)

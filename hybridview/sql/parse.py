@@ -246,12 +246,17 @@ def _refuse_non_deterministic(definition: Definition) -> None:
         if name not in NON_DETERMINISTIC or qualified or not (called or name in BARE_WORDS):
             continue
         position = position_at(definition.text or definition.query, definition.offset + token.start)
-        clock = "Keep the date in a one-row Delta table and join it."
+        hint = "Compute the value when the base table is written."
+        if name in CLOCKS:
+            hint = "Keep the date in a one-row Delta table and join it."
+        elif name.startswith("approx") or name.endswith("approx"):
+            exactly = "count(DISTINCT ...)" if "distinct" in name else "percentile(...)"
+            hint = f"Use the exact function: {exactly}"
         raise NonDeterministicError(
             f"a view cannot use {name}()",
             where=f"{definition.source}:{position.line}:{position.column}",
             detail=f"In a stored view {NON_DETERMINISTIC[name]}.",
-            hint=clock if name in CLOCKS else "Compute the value when the base table is written.",
+            hint=hint,
         )
 
 
@@ -265,10 +270,13 @@ def _syntax_fault(definition: Definition, error: ParseError) -> SyntaxFault:
     column = max(1, column - max(len(highlight) - 1, 0))
     column += position.column - 1 if line == 1 else 0
     near = (before[-30:] + highlight).strip().replace("\n", " ")
+    problem = str(first.get("description"))
+    if "<class" in problem:
+        problem = "Something is missing"
     return SyntaxFault(
         "the query does not parse",
         where=f"{definition.source}:{position.line + line - 1}:{column}",
-        detail=f"{first.get('description')}, near {near!r}.",
+        detail=f"{problem}, near {near!r}.",
         hint='Check the text with: hybridview sql "SELECT ..."',
     )
 

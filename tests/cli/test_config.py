@@ -81,7 +81,6 @@ def test_an_unknown_key_is_a_mistake(tmp_path: Path) -> None:
     assert raised.value.detail == 'Did you mean "strategy"?'
 
 
-@pytest.mark.xfail(strict=True, reason="dotted keys are read as nested tables and lost")
 def test_spark_settings_need_no_quotes(tmp_path: Path) -> None:
     configure(tmp_path, "[spark]\nspark.sql.shuffle.partitions = 2\n'spark.ui.enabled' = 'true'")
     assert find_config(tmp_path).spark == {
@@ -90,7 +89,6 @@ def test_spark_settings_need_no_quotes(tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.xfail(strict=True, reason="a value of the wrong type is reported as a bug, HV999")
 @pytest.mark.parametrize("text", ["store = 5", "tables = 5", "[views]\na = 1"])
 def test_a_value_of_the_wrong_type_is_a_mistake(tmp_path: Path, text: str) -> None:
     configure(tmp_path, text)
@@ -151,7 +149,6 @@ def test_apply_registers_the_tables_of_the_file(spark: Any, project: Path) -> No
     assert [v.name for v in store.views()] == ["spent"]
 
 
-@pytest.mark.xfail(strict=True, reason="apply --dry-run registers the tables of the file")
 def test_a_dry_run_of_apply_changes_nothing(project: Path) -> None:
     before = records(project / "warehouse")
     with contextlib.chdir(project), without_spark():
