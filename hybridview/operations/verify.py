@@ -59,9 +59,9 @@ def verify(context: Context, name: str, epoch: int | None = None) -> Verdict:
 def _sources(catalog: Catalog, view: ViewRecord, state: ViewState) -> tuple[Pinned, ...]:
     """Return the view's sources at the versions it reflects."""
     by_id = {t.table_id: t.name.lower() for t in catalog.tables.values()}
-    newest = catalog.published()
-    for other in newest.views if newest else ():
-        by_id[other.table_id] = other.name.lower()
+    for record in catalog.refreshes:
+        for other in record.views:
+            by_id[other.table_id] = other.name.lower()
     versions = {by_id[i]: (i, v) for i, v in state.inputs.items() if i in by_id}
     found: list[Pinned] = []
     for name, columns in view.sources.items():
