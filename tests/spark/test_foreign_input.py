@@ -22,8 +22,6 @@ from tests.spark.warehouse import FEED, Warehouse
 
 pytestmark = pytest.mark.spark
 
-NESTED_VOID = pytest.mark.xfail(strict=True, reason="void inside an array or struct is accepted")
-
 
 @pytest.fixture(scope="module")
 def shop(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
@@ -100,14 +98,8 @@ def test_a_catalog_table_by_name(shop: Warehouse, spark: Any) -> None:
     [
         ("HV111", UnstorableTypeError, "SELECT id, NULL AS nothing FROM t"),
         ("HV111", UnstorableTypeError, "SELECT id, make_interval(1) AS i FROM t"),
-        pytest.param(
-            *("HV111", UnstorableTypeError, "SELECT id, array() AS nothing FROM t"),
-            marks=NESTED_VOID,
-        ),
-        pytest.param(
-            *("HV111", UnstorableTypeError, "SELECT named_struct('a', NULL) AS s FROM t"),
-            marks=NESTED_VOID,
-        ),
+        ("HV111", UnstorableTypeError, "SELECT id, array() AS nothing FROM t"),
+        ("HV111", UnstorableTypeError, "SELECT named_struct('a', NULL) AS s FROM t"),
         ("HV110", ColumnNamesError, "SELECT id, g AS ID FROM t"),
         ("HV110", ColumnNamesError, "SELECT * FROM t a JOIN t b ON a.id = b.id"),
         ("HV108", RejectedQueryError, "SELECT id, sum(x) FROM t"),
@@ -124,7 +116,6 @@ def test_queries_that_cannot_be_views(
     assert len(shop.store.views()) == before
 
 
-@pytest.mark.xfail(strict=True, reason="spark_type writes the names of fields without quotes")
 def test_odd_field_names_inside_a_struct(shop: Warehouse) -> None:
     """Their names need quotes wherever a type is written."""
     shop.spark.sql(f"CREATE TABLE {shop.named('nested')} (id INT, s STRUCT<`a-b`: INT>) {FEED}")
