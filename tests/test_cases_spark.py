@@ -25,6 +25,12 @@ pytestmark = pytest.mark.spark
 
 FILES = sorted(CASES.glob("*.test"))
 ALL_SCRIPTS = bool(os.environ.get("HV_ALL_CASES"))
+LONG = ("project", "self_join", "three_way_join", "union", "union_all")
+"""Files for `make test-all` only, so that `make test` stays short."""
+
+PARAMETERS = [
+    pytest.param(p, id=p.stem, marks=[pytest.mark.long] if p.stem in LONG else []) for p in FILES
+]
 STRATEGIES = ("incremental", "snapshot", "hybrid")
 
 ARROW = {
@@ -156,7 +162,7 @@ def scripts(path: Path) -> list[Script]:
     return found if ALL_SCRIPTS else found[:1]
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
+@pytest.mark.parametrize("path", PARAMETERS)
 def test_case_file(path: Path, tmp_path: Path, spark: Any) -> None:
     for number, script in enumerate(scripts(path)):
         bench = Bench(script, tmp_path / str(number), spark)

@@ -17,7 +17,7 @@ from hybridview import Store
 ROOT = Path(__file__).resolve().parent.parent
 JOBS = ROOT / "jobs"
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.long]
 
 
 def append(store: Path, rows: list[tuple[int, int]]) -> None:

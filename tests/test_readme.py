@@ -82,6 +82,7 @@ def test_ci_runs_the_test_command_of_the_readme() -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.long
 def test_the_session_runs(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "100")
