@@ -54,6 +54,7 @@ def start_local(settings: Mapping[str, str] | None = None) -> SparkPort:
 
     active = SparkSession.getActiveSession()
     if active is not None:
+        _mute_python_loggers()
         return SparkPort(active)
     builder: Any = SparkSession.builder.appName("hybridview").master("local[*]")
     for name, value in {**SETTINGS, **(settings or {})}.items():
