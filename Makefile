@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-spark test-all check bench sample clean
+.PHONY: help setup demo test test-fast test-spark test-faults test-all check bench sample clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -30,10 +30,14 @@ demo: $(STAMP) java ## Watch views follow three days of changes in a shop
 test: check test-fast test-spark ## Run every check and test (under 20 minutes on 2 cores)
 
 test-fast: $(STAMP) ## Run the tests that need no JVM
-	$(BIN)/python -m pytest -m "not spark and not long"
+	$(BIN)/python -m pytest -n 2 -m "not spark and not long"
 
-test-spark: $(STAMP) java ## Run the tests on Spark and Delta Lake, and the kill tests
-	$(BIN)/python -m pytest -m "spark and not long"
+test-spark: $(STAMP) java ## Run the tests on Spark and Delta Lake, and some of the fault tests
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "spark and not long and not faults"
+	$(BIN)/python -m pytest -m "faults and spark and not long"
+
+test-faults: $(STAMP) java ## Kill refreshes at every point, race them, soak a store for 10 minutes
+	$(BIN)/python -m pytest tests/faults
 
 test-all: check java ## Run everything, long random runs included
 	HV_CASES=10000 $(BIN)/python -m pytest

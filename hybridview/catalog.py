@@ -6,8 +6,9 @@ One append-only Delta table. Paths in it are relative to the store, so that a st
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -15,7 +16,16 @@ import pyarrow as pa  # type: ignore[import-untyped, unused-ignore]
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 
-from hybridview.errors import RaceLostError, ReadOnlyStoreError, StoreFormatError, StoreMissingError
+from hybridview.errors import (
+    RaceLostError,
+    ReadOnlyStoreError,
+    StoreFormatError,
+    StoreMissingError,
+    command,
+    run,
+)
+from hybridview.inside import plain_folder
+from hybridview.redact import redact_all
 from hybridview.schema import Column, TableSchema, VersionVector
 
 FORMAT = 1
@@ -68,6 +78,8 @@ class ViewRecord:
     """The name of its state table, if it needs one."""
     state_of: str = ""
     """The name of the view this is the state of; empty for a view of the user's."""
+    program: str = ""
+    """What its stored rows are computed by: another program needs another load."""
 
     @property
     def schema(self) -> TableSchema:
@@ -96,6 +108,8 @@ class ViewState:
     method: str = ""
     epoch: int = 0
     """The refresh this state was found in; older than the record's if it was not asked about."""
+    program: str = ""
+    """The program its rows were computed by: a view may have been redefined since."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +122,18 @@ class RefreshRecord:
     started_at: str
     seconds: float
     views: tuple[ViewState, ...]
+    pins: VersionVector = field(default_factory=dict)
+    """The version of every base table that this refresh saw."""
+    expired: bool = False
+    """Whether its files may be gone: then it is history, and cannot be read."""
 
     def view(self, name: str) -> ViewState | None:
+        """Return the state of a view by the name it had then."""
         return next((v for v in self.views if v.name == name), None)
+
+    def of(self, view_id: str) -> ViewState | None:
+        """Return the state of a view, whatever its name was then."""
+        return next((v for v in self.views if v.view_id == view_id), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +144,8 @@ class Catalog:
     tables: Mapping[str, TableRecord]
     views: Mapping[str, ViewRecord]
     refreshes: tuple[RefreshRecord, ...]
+    definitions: Mapping[str, ViewRecord] = field(default_factory=dict)
+    """Every definition a view ever had, by its program."""
 
     @property
     def epoch(self) -> int:
@@ -136,10 +161,8 @@ class Catalog:
     def state(self, view: ViewRecord, epoch: int | None = None) -> ViewState | None:
         """Return a view's state in an epoch; None if this view was never loaded."""
         record = self.published(epoch)
-        found = record.view(view.name) if record else None
-        if found is None or found.view_id != view.id or found.version is None:
-            return None
-        return found
+        found = record.of(view.id) if record else None
+        return found if found is not None and found.version is not None else None
 
     def schema(self, name: str) -> TableSchema | None:
         """Return the columns of a table or view; names compare without case."""
@@ -209,7 +232,7 @@ class FolderCatalog:
         if not self.exists():
             raise StoreMissingError(
                 f'there is no store in "{self.root}"',
-                hint=f"Create one with: hybridview init {self.root}",
+                hint=f"Create one with: {command('init', str(self.root))}",
             )
         return fold(self._rows())
 
@@ -251,7 +274,7 @@ class FolderCatalog:
             raise ReadOnlyStoreError(
                 f'cannot write to the store in "{self.root}"',
                 detail=str(error).splitlines()[0],
-                hint=f"Check who owns it: ls -ld {self.root}",
+                hint=f"Check who owns it: {shlex.join(('ls', '-ld', str(self.root)))}",
             ) from None
         if version and version % COMPACT_EVERY == 0:
             DeltaTable(str(self.path)).optimize.compact()
@@ -263,7 +286,8 @@ class FolderCatalog:
         concurrent ones fail; the read-back catches one that came before ours was even planned.
         """
         try:
-            self.append("refresh", as_payload(record), Transaction(store_id, record.epoch))
+            payload = redact_all(as_payload(record), exact=("name",))
+            self.append("refresh", payload, Transaction(store_id, record.epoch))
         except CommitFailedError as error:
             raise _race_lost(record.epoch) from error
         same = [p for kind, p in self._rows() if kind == "refresh" and p["epoch"] == record.epoch]
@@ -275,7 +299,7 @@ def _race_lost(epoch: int) -> RaceLostError:
     return RaceLostError(
         f"another process published epoch {epoch} first",
         detail="What this process wrote is not published; the next refresh takes it from there.",
-        hint="Run: hybridview refresh",
+        hint=run("refresh"),
     )
 
 
@@ -289,6 +313,7 @@ def fold(rows: list[tuple[str, dict[str, Any]]]) -> Catalog:
     tables: dict[str, TableRecord] = {}
     views: dict[str, ViewRecord] = {}
     refreshes: dict[int, RefreshRecord] = {}
+    definitions: dict[str, ViewRecord] = {}
     for kind, payload in rows:
         match kind:
             case "store":
@@ -301,13 +326,17 @@ def fold(rows: list[tuple[str, dict[str, Any]]]) -> Catalog:
             case "view":
                 view = _view(payload)
                 views[view.name.lower()] = view
+                definitions[view.program] = view
             case "view_dropped":
                 views.pop(payload["name"].lower(), None)
             case "refresh":
                 refresh = _refresh(payload)
                 # The first record of an epoch counts; a later one lost the race.
                 refreshes.setdefault(refresh.epoch, refresh)
-    return Catalog(store_id, tables, views, tuple(refreshes.values()))
+            case "expired":
+                for epoch in payload["epochs"]:
+                    refreshes[epoch] = replace(refreshes[epoch], expired=True)
+    return Catalog(store_id, tables, views, tuple(refreshes.values()), definitions)
 
 
 def _columns(items: list[Mapping[str, str]]) -> tuple[Column, ...]:
@@ -329,7 +358,7 @@ def _view(payload: Mapping[str, Any]) -> ViewRecord:
     return ViewRecord(
         payload["id"],
         payload["name"],
-        payload["folder"],
+        plain_folder(payload["folder"]),
         payload["query"],
         payload["comment"],
         tuple(payload["cluster_by"]),
@@ -344,6 +373,7 @@ def _view(payload: Mapping[str, Any]) -> ViewRecord:
         payload["column"],
         payload.get("state", ""),
         payload.get("state_of", ""),
+        payload["program"],
     )
 
 
@@ -356,4 +386,5 @@ def _refresh(payload: Mapping[str, Any]) -> RefreshRecord:
         payload["started_at"],
         payload["seconds"],
         views,
+        payload["pins"],
     )

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from hybridview.errors import UsageError
+from hybridview.operations.duration import seconds
 from hybridview.operations.suggest import closest
 from hybridview.schema import Strategy
 
 FILE = "hybridview.toml"
-_KEYS = ("store", "views", "strategy", "tables", "spark")
+_KEYS = ("store", "views", "strategy", "keep", "tables", "spark")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,7 @@ class Config:
     tables: dict[str, str] = field(default_factory=dict)
     spark: dict[str, str] = field(default_factory=dict)
     file: Path | None = None
+    keep: str | None = None
 
 
 def find_config(start: Path) -> Config:
@@ -57,6 +59,7 @@ def read_config(path: Path) -> Config:
         {name: _location(folder, value) for name, value in data.get("tables", {}).items()},
         dict(_flat("", data.get("spark", {}))),
         path,
+        data.get("keep"),
     )
 
 
@@ -67,6 +70,9 @@ def _check_types(path: Path, data: dict[str, Any]) -> None:
         if not isinstance(value, wanted):
             what = "a table" if wanted is dict else "a text"
             raise UsageError(f'"{key}" in {path} must be {what}', detail=f"It is {value!r}.")
+    keep = data.get("keep")
+    if keep is not None and seconds(keep) is None:
+        raise UsageError(f'"keep" in {path} is not a time', hint='Write it like: keep = "7 days"')
     strategy = data.get("strategy")
     if strategy is not None and strategy not in {s.value for s in Strategy}:
         known = ", ".join(s.value for s in Strategy)

@@ -2,27 +2,40 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
+import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Protocol
+from urllib.parse import unquote
 
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 from deltalake.exceptions import TableNotFoundError as _NotDelta
 
 from hybridview.schema import Column, TableId
 
 _COMMIT_FILE = re.compile(r"(\d{20})\.json")
 FEED_PROPERTY = "delta.enableChangeDataFeed"
+FILE_RETENTION = "delta.deletedFileRetentionDuration"
+LOG_RETENTION = "delta.logRetentionDuration"
 
 
 class CommitKind(StrEnum):
-    """What a commit did to a table's rows."""
+    """What a commit did to a table.
+
+    data-free: moved or described data (OPTIMIZE, statistics). metadata: properties, comments or
+    columns. protocol: what a reader must know. The others changed rows: by adding files only, by
+    changing some rows, or by putting other contents in the place of all.
+    """
 
     DATA_FREE = "data-free"
+    METADATA = "metadata"
+    PROTOCOL = "protocol"
     APPEND = "append"
     ROWS = "rows"
     REWRITE = "rewrite"
@@ -46,6 +59,47 @@ class Commit:
     user_metadata: str = ""
     user: str = ""
     transactions: Mapping[str, int] = field(default_factory=dict)
+    files: tuple[str, ...] = ()
+    """The files it added or took away, by their last name."""
+    file_rows: int = 0
+    """The rows in these files."""
+
+    @property
+    def changes_rows(self) -> bool:
+        return self.kind in (CommitKind.APPEND, CommitKind.ROWS, CommitKind.REWRITE)
+
+    @property
+    def fields(self) -> Mapping[str, Field] | None:
+        """The table's columns after this commit, if it set them."""
+        if self.metadata is None:
+            return None
+        return read_fields(json.loads(self.metadata["schemaString"]))
+
+    @property
+    def turns_feed(self) -> bool | None:
+        """Whether the change feed is on after this commit; None if it leaves that alone."""
+        if self.metadata is None:
+            return None
+        properties = self.metadata.get("configuration") or {}
+        return str(properties.get(FEED_PROPERTY, "false")).lower() == "true"
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A column as the log knows it; `id` tells a column from another one of the same name."""
+
+    type: str
+    id: int | None
+
+
+def read_fields(schema: dict[str, Any]) -> dict[str, Field]:
+    """Return the columns of a Delta schema by lower-case name."""
+    return {
+        f["name"].lower(): Field(
+            field_type(f), (f.get("metadata") or {}).get("delta.columnMapping.id")
+        )
+        for f in schema["fields"]
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +110,7 @@ class TableInfo:
     version: int
     columns: tuple[Column, ...]
     properties: Mapping[str, str]
+    fields: Mapping[str, Field] = field(default_factory=dict)
 
     @property
     def has_feed(self) -> bool:
@@ -76,6 +131,10 @@ class DeltaLog(Protocol):
     def info(self, version: int | None = None) -> TableInfo: ...
 
     def commit(self, version: int) -> Commit: ...
+
+    def readable(self, version: int) -> bool: ...
+
+    def missing_files(self, version: int) -> tuple[str, ...]: ...
 
     def row_count(self, version: int) -> int | None: ...
 
@@ -111,14 +170,26 @@ class FolderLog:
             table = DeltaTable(str(self.path), version=version)
         except _NotDelta:
             raise LogGap(f"no Delta log in {self.path}") from None
+        except DeltaError as error:
+            raise LogGap(f"version {version} cannot be read: {error}") from None
         schema = json.loads(table.schema().to_json())
         metadata = table.metadata()
         return TableInfo(
             str(metadata.id),
             table.version(),
-            tuple(Column(f["name"], spark_type(f["type"])) for f in schema["fields"]),
+            tuple(Column(f["name"], field_type(f)) for f in schema["fields"]),
             dict(metadata.configuration),
+            read_fields(schema),
         )
+
+    def readable(self, version: int) -> bool:
+        """Say whether a version can still be read: its log, and every file of it."""
+        try:
+            table = DeltaTable(str(self.path), version=version)
+            files = table.file_uris()
+        except (DeltaError, OSError):
+            return False
+        return all(Path(unquote(name.removeprefix("file://"))).exists() for name in files)
 
     def row_count(self, version: int) -> int | None:
         """Return the number of rows by file statistics; None if some file has none."""
@@ -132,13 +203,56 @@ class FolderLog:
 
     def commit(self, version: int) -> Commit:
         """Read one commit; raises LogGap if the log was cleaned past it."""
+        return read_commit(version, self._actions(version))
+
+    def missing_files(self, version: int) -> tuple[str, ...]:
+        """Return the files that the change feed of a commit would read and that are gone.
+
+        The feed reads a commit's own change files if it wrote any, else what it added and removed.
+        """
+        actions = self._actions(version)
+        files = [a["cdc"] for a in actions if "cdc" in a] or [
+            a[k] for a in actions for k in ("add", "remove") if k in a and a[k].get("dataChange", 1)
+        ]
+        paths = (path for file in files for path in file_paths(self.path, file))
+        return tuple(str(path) for path in paths if not path.exists())
+
+    def _actions(self, version: int) -> list[dict[str, Any]]:
         path = self.folder / f"{version:020d}.json"
         try:
             # Not splitlines(): JSON may hold U+2028 and the like as they are.
             lines = path.read_text(encoding="utf-8").split("\n")
         except FileNotFoundError:
             raise LogGap(f"commit {version} of {self.path.name} is gone") from None
-        return read_commit(version, [json.loads(line) for line in lines if line.strip()])
+        return [json.loads(line) for line in lines if line.strip()]
+
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):/")
+_Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+_B85 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
+
+
+def file_paths(table: Path, file: dict[str, Any]) -> list[Path]:
+    """Return where a file of the log lies, and its deletion vector; nothing if not on this disk."""
+    names = [file["path"]]
+    vector = file.get("deletionVector") or {}
+    match vector.get("storageType"):
+        case "p":
+            names.append(vector["pathOrInlineDv"])
+        case "u":
+            # A random prefix, then a uuid in base 85.
+            text = str(vector["pathOrInlineDv"])
+            packed = base64.b85decode(text[-20:].translate(str.maketrans(_Z85, _B85)))
+            folder = f"{text[:-20]}/" if text[:-20] else ""
+            names.append(f"{folder}deletion_vector_{uuid.UUID(bytes=packed)}.bin")
+    found: list[Path] = []
+    for name in names:
+        scheme = _SCHEME.match(name)
+        if scheme is None:
+            found.append(table / unquote(name))
+        elif scheme[1] == "file":
+            found.append(Path("/", unquote(name.removeprefix("file:")).lstrip("/")))
+    return found
 
 
 def read_commit(version: int, actions: list[dict[str, Any]]) -> Commit:
@@ -151,10 +265,11 @@ def read_commit(version: int, actions: list[dict[str, Any]]) -> Commit:
     removed = [
         a["remove"] for a in actions if "remove" in a and a["remove"].get("dataChange", True)
     ]
+    touched = [a[k] for a in actions for k in ("add", "remove") if k in a]
     feed_files = any("cdc" in a for a in actions)
     operation = str(info.get("operation", ""))
     if not added and not removed and not feed_files:
-        kind = CommitKind.DATA_FREE
+        kind = _quiet_kind(actions)
     elif not removed and not feed_files:
         kind = CommitKind.APPEND
     elif not feed_files and operation in REWRITES:
@@ -165,13 +280,24 @@ def read_commit(version: int, actions: list[dict[str, Any]]) -> Commit:
         version,
         operation,
         kind,
-        _changed_rows(info, added, removed) if kind is not CommitKind.DATA_FREE else 0,
+        _changed_rows(info, added, removed) if added or removed else 0,
         int(info.get("timestamp", 0)),
         next((a["metaData"] for a in actions if "metaData" in a), None),
         _user_metadata(info),
         str(info.get("userName") or info.get("engineInfo") or ""),
         {a["txn"]["appId"]: int(a["txn"]["version"]) for a in actions if "txn" in a},
+        tuple(dict.fromkeys(unquote(a["path"]).rsplit("/", 1)[-1] for a in touched)),
+        sum(_records(a) for a in touched),
     )
+
+
+def _quiet_kind(actions: list[dict[str, Any]]) -> CommitKind:
+    """Classify a commit that changed no row."""
+    if any("protocol" in a for a in actions):
+        return CommitKind.PROTOCOL
+    if any("metaData" in a for a in actions):
+        return CommitKind.METADATA
+    return CommitKind.DATA_FREE
 
 
 def _user_metadata(info: dict[str, Any]) -> str:
@@ -179,10 +305,14 @@ def _user_metadata(info: dict[str, Any]) -> str:
 
 
 _ROW_METRICS = {
-    "MERGE": ("numTargetRowsInserted", "numTargetRowsUpdated", "numTargetRowsDeleted"),
-    "UPDATE": ("numUpdatedRows",),
-    "DELETE": ("numDeletedRows",),
+    "MERGE": (
+        ("numTargetRowsInserted", "numTargetRowsUpdated", "numTargetRowsDeleted"),
+        ("num_target_rows_inserted", "num_target_rows_updated", "num_target_rows_deleted"),
+    ),
+    "UPDATE": (("numUpdatedRows",), ("num_updated_rows",)),
+    "DELETE": (("numDeletedRows",), ("num_deleted_rows",)),
 }
+"""How Spark and delta-rs call the numbers of changed rows, by operation."""
 
 
 def _changed_rows(
@@ -190,9 +320,9 @@ def _changed_rows(
 ) -> int:
     """Count changed rows: from the operation's own metrics, else from file statistics."""
     metrics = info.get("operationMetrics") or {}
-    names = _ROW_METRICS.get(str(info.get("operation", "")), ())
-    if names and all(name in metrics for name in names):
-        return sum(int(metrics[name]) for name in names)
+    for names in _ROW_METRICS.get(str(info.get("operation", "")), ()):
+        if all(name in metrics for name in names):
+            return sum(int(metrics[name]) for name in names)
     return sum(_records(action) for action in (*added, *removed))
 
 
@@ -203,26 +333,38 @@ def _records(action: dict[str, Any]) -> int:
         return 0
 
 
-def spark_type(node: Any) -> str:
+def field_type(field: Mapping[str, Any]) -> str:
+    """Return a field's type; the log keeps the collations of its strings beside it."""
+    collations = (field.get("metadata") or {}).get("__COLLATIONS") or {}
+    return spark_type(field["type"], collations, field["name"])
+
+
+def spark_type(node: Any, collations: Mapping[str, str] | None = None, path: str = "") -> str:
     """Return a type of a Delta schema in Spark's own spelling."""
     names = {"long": "bigint", "integer": "int", "short": "smallint", "byte": "tinyint"}
+    known = collations or {}
     if isinstance(node, str):
-        return names.get(node, node)
+        # Such as spark.UTF8_LCASE: who provides it, and its name.
+        provided = known.get(path, "").split(".")
+        return f"string collate {provided[1]}" if len(provided) > 1 else names.get(node, node)
     match node["type"]:
         case "array":
-            return f"array<{spark_type(node['elementType'])}>"
+            return f"array<{spark_type(node['elementType'], known, f'{path}.element')}>"
         case "map":
-            return f"map<{spark_type(node['keyType'])},{spark_type(node['valueType'])}>"
+            key = spark_type(node["keyType"], known, f"{path}.key")
+            return f"map<{key},{spark_type(node['valueType'], known, f'{path}.value')}>"
         case _:
-            fields = ",".join(
-                f"{_field(f['name'])}:{spark_type(f['type'])}" for f in node["fields"]
-            )
+            fields = ",".join(f"{_field(f['name'])}:{field_type(f)}" for f in node["fields"])
             return f"struct<{fields}>"
 
 
 def _field(name: str) -> str:
     """Return a struct field's name as a type spells it."""
-    return name if re.fullmatch(r"[A-Za-z_]\w*", name) else "`" + name.replace("`", "``") + "`"
+    return (
+        name
+        if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name)
+        else "`" + name.replace("`", "``") + "`"
+    )
 
 
 def pin(latest: Callable[[], dict[str, int]], attempts: int = 20) -> dict[str, int]:

@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import ClassVar
+
+from hybridview.redact import redact
+
+
+def command(*words: str) -> str:
+    """Return a command of ours that can be pasted into a shell, whatever the names in it."""
+    return shlex.join(["hybridview", *words])
+
+
+def run(*words: str) -> str:
+    """Return a hint that can be pasted into a shell."""
+    return f"Run: {command(*words)}"
 
 
 class HybridviewError(Exception):
@@ -12,11 +25,12 @@ class HybridviewError(Exception):
     exit_code: ClassVar[int] = 2
 
     def __init__(self, fact: str, *, detail: str = "", hint: str = "", where: str = "") -> None:
-        super().__init__(fact)
-        self.fact = fact
-        self.detail = detail
-        self.hint = hint
-        self.where = where
+        # Texts of Spark may quote settings and addresses with credentials in them.
+        self.fact = redact(fact)
+        self.detail = redact(detail)
+        self.hint = redact(hint)
+        self.where = redact(where)
+        super().__init__(self.fact)
 
     def __str__(self) -> str:
         lines = [f"error {self.code}: {self.fact}"]
@@ -119,6 +133,12 @@ class BadPropertyError(HybridviewError):
     code = "HV113"
 
 
+class UnsafeQueryError(HybridviewError):
+    """A query that runs programs: Java by reflection, a script, or a name put together at will."""
+
+    code = "HV114"
+
+
 # HV2xx: a table or the store itself is not as it should be.
 
 
@@ -188,6 +208,18 @@ class NotRefreshedError(HybridviewError):
     code = "HV211"
 
 
+class EpochGoneError(HybridviewError):
+    """An older state whose files, or whose log, are gone."""
+
+    code = "HV212"
+
+
+class OutsideStoreError(HybridviewError):
+    """A folder of the store that leads out of it."""
+
+    code = "HV213"
+
+
 # HV3xx: a refresh cannot do what was asked.
 
 
@@ -216,6 +248,20 @@ class CorruptionError(HybridviewError):
     """A stored table does not hold the rows a change takes away."""
 
     code = "HV304"
+    exit_code = 1
+
+
+class BusyError(HybridviewError):
+    """Another process is refreshing the store, and it takes longer than one would wait."""
+
+    code = "HV305"
+    exit_code = 1
+
+
+class BlockedError(HybridviewError):
+    """A column that a view uses was renamed, dropped or retyped."""
+
+    code = "HV306"
     exit_code = 1
 
 

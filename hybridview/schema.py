@@ -33,6 +33,11 @@ class Executed(StrEnum):
     SNAPSHOT = "snapshot"
     FAILED = "failed"
     STALE = "stale"
+    BLOCKED = "blocked"
+
+
+TROUBLE = frozenset({Executed.FAILED, Executed.STALE, Executed.BLOCKED})
+"""A view these befell was not brought up to date."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,17 +12,23 @@ from typing import Any
 from hybridview.catalog import RefreshRecord, TableRecord, ViewRecord
 from hybridview.engine.runner import Listener
 from hybridview.engine.session import Session
-from hybridview.errors import ReadOnlyStoreError, StoreMissingError, UsageError
+from hybridview.errors import ReadOnlyStoreError, StoreMissingError, UsageError, command
 from hybridview.operations import apply as apply_operation
 from hybridview.operations import define, tables
 from hybridview.operations import doctor as doctor_operation
 from hybridview.operations import drop as drop_operation
 from hybridview.operations import explain as explain_operation
+from hybridview.operations import maintain as maintain_operation
+from hybridview.operations import prove as prove_operation
+from hybridview.operations import query as query_operation
 from hybridview.operations import read as read_operation
 from hybridview.operations import refresh as refresh_operation
+from hybridview.operations import rename as rename_operation
 from hybridview.operations import status as status_operation
 from hybridview.operations import verify as verify_operation
 from hybridview.operations.context import TABLES, VIEWS, Context
+from hybridview.operations.lock import WAIT
+from hybridview.operations.names import check_path
 from hybridview.plan.steps import RefreshPlan
 from hybridview.schema import Strategy
 
@@ -49,12 +55,13 @@ class Store:
         default_strategy: Strategy | str = Strategy.HYBRID,
     ) -> Store:
         """Open the store in a folder; a new one is made unless `create` is False."""
+        check_path(Path(path), written=True)
         context = Context(Path(path), spark, dict(settings or {}))
         if not context.ledger.exists():
             if not create:
                 raise StoreMissingError(
                     f'there is no store in "{path}"',
-                    hint=f"Create one with: hybridview init {path}",
+                    hint=f"Create one with: {command('init', str(path))}",
                 )
             _initialise(context)
         context.catalog()  # refuses a store of a newer format now, not in the middle of something
@@ -92,14 +99,27 @@ class Store:
         key: Sequence[str] = (),
         enable_change_feed: bool = False,
         replace: bool = False,
+        without_change_feed: bool = False,
     ) -> TableRecord:
         """Register a Delta table, by folder or catalog name, under a name for views to use."""
         where = None if location is None else str(location)
-        return tables.add_table(self._context, name, where, tuple(key), enable_change_feed, replace)
+        return tables.add_table(
+            self._context,
+            name,
+            where,
+            tuple(key),
+            enable_change_feed,
+            replace,
+            without_change_feed,
+        )
 
     def remove_table(self, name: str) -> None:
         """Forget a base table; its data stay."""
         tables.remove_table(self._context, name)
+
+    def rename_table(self, old: str, new: str) -> tuple[str, ...]:
+        """Register a base table under another name; return the views that read it."""
+        return rename_operation.rename_table(self._context, old, new)
 
     # Views
 
@@ -112,6 +132,10 @@ class Store:
     def drop_view(self, name: str, cascade: bool = False) -> tuple[str, ...]:
         """Drop a view and its table; with `cascade` also the views that read it."""
         return drop_operation.drop_view(self._context, name, cascade)
+
+    def rename_view(self, old: str, new: str) -> tuple[str, ...]:
+        """Rename a view, with its rows and its history; return the views that read it."""
+        return rename_operation.rename_view(self._context, old, new)
 
     def plan_apply(self, folder: str | os.PathLike[str]) -> tuple[apply_operation.Action, ...]:
         """Compare a folder of .sql files with the store."""
@@ -138,25 +162,69 @@ class Store:
         views: Sequence[str] = (),
         strategy: Strategy | str | None = None,
         listener: Listener | None = None,
+        wait: float = WAIT,
+        waiting: Callable[[str], None] | None = None,
     ) -> refresh_operation.RefreshResult:
-        """Bring views (all if none are named) up to date, and publish one epoch."""
+        """Bring views (all if none are named) up to date, and publish one epoch.
+
+        If another process is refreshing the store, wait for it, for `wait` seconds at most.
+        """
         return refresh_operation.refresh(
-            self._context, tuple(views), _strategy(strategy), self.default_strategy, listener
+            self._context,
+            tuple(views),
+            _strategy(strategy),
+            self.default_strategy,
+            listener,
+            wait,
+            waiting,
         )
+
+    def maintain(
+        self,
+        dry_run: bool = False,
+        keep: str = maintain_operation.KEEP,
+        listener: Callable[[maintain_operation.Work], None] | None = None,
+        wait: float = WAIT,
+        waiting: Callable[[str], None] | None = None,
+    ) -> maintain_operation.MaintainResult:
+        """Expire epochs replaced longer ago than `keep`; compact and vacuum the store's own tables.
+
+        With `dry_run` only say what would be done; that starts no Spark.
+        """
+        time = maintain_operation.keep_time(keep)
+        if not dry_run:
+            return maintain_operation.maintain(self._context, time, listener, wait, waiting)
+        works = maintain_operation.plan_maintain(self._context, time)
+        if listener is not None:
+            for work in works:
+                listener(work)
+        return maintain_operation.MaintainResult(works)
 
     # Reading
 
-    def read(self, view: str, epoch: int | None = None) -> Any:
-        """Return a view as a DataFrame with exactly its query's columns."""
-        return read_operation.read(self._context, view, epoch)
+    def read(self, view: str, epoch: int | None = None, latest: bool = False) -> Any:
+        """Return a view as a DataFrame with exactly its query's columns.
 
-    def sql(self, statement: str, epoch: int | None = None) -> Any:
-        """Run a query over views (at one published epoch) and base tables."""
-        return read_operation.run_sql(self._context, statement, epoch)
+        At the newest published epoch; at an older one; or, with `latest`, as its newest commit
+        left it, published or not.
+        """
+        return read_operation.read(self._context, view, epoch, latest)
+
+    def sql(self, statement: str, epoch: int | None = None, latest: bool = False) -> Any:
+        """Run a query: all its views at one published epoch, its base tables at their newest.
+
+        With `epoch` views and tables are those of an older epoch; with `latest` each is read as
+        its newest commit left it.
+        """
+        return query_operation.run_sql(self._context, statement, epoch, latest)
 
     def verify(self, view: str, epoch: int | None = None) -> verify_operation.Verdict:
         """Recompute a view at the recorded versions and compare both ways."""
         return verify_operation.verify(self._context, view, epoch)
+
+    def prove(self, view: str) -> prove_operation.Proof:
+        """Verify every epoch of a view, and say which consistency level they amount to."""
+        return prove_operation.prove(self._context, view)
 
     def explain(self, view: str) -> explain_operation.Explanation:
         """Say how a view is maintained, and why; starts no Spark."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from hybridview.deltalog import Commit, CommitKind, DeltaLog, LogGap
+from hybridview.deltalog import Commit, DeltaLog, LogGap
 from hybridview.schema import VersionVector
 
 MARK = "hybridview"
@@ -74,9 +74,20 @@ def _in_between(log: DeltaLog, mark: Watermark, version: int) -> Commit | None:
         return None
     for between in range(mark.base + 1, version):
         commit = log.commit(between)
-        if commit.kind is not CommitKind.DATA_FREE:
+        if commit.changes_rows:
             return commit
     return None
+
+
+def _foreign(log: DeltaLog, claimed_at: int, later: list[Commit]) -> Commit | None:
+    """Return a commit after ours that changed rows or columns; `later` is newest first."""
+    for commit in later:
+        if commit.changes_rows:
+            return commit
+    redefining = [c for c in reversed(later) if c.fields is not None]
+    # Setting a property repeats the columns: only other ones than ours count.
+    columns = log.info(claimed_at).fields if redefining else {}
+    return next((c for c in redefining if c.fields != columns), None)
 
 
 def stored_state(log: DeltaLog) -> StoredState | None:
@@ -89,19 +100,16 @@ def stored_state(log: DeltaLog) -> StoredState | None:
     """
     try:
         newest = log.latest()
-    except LogGap:
-        return None
-    foreign: Commit | None = None
-    for version in range(newest, -1, -1):
-        try:
+        later: list[Commit] = []
+        for version in range(newest, -1, -1):
             commit = log.commit(version)
-        except LogGap:
-            return None
-        mark = read_watermark(commit)
-        if mark is not None:
-            foreign = foreign or _in_between(log, mark, version)
-            info = log.info(newest)
-            return StoredState(newest, info.id, version, mark, foreign, info.has_feed)
-        if commit.kind is not CommitKind.DATA_FREE:
-            foreign = foreign or commit
+            mark = read_watermark(commit)
+            if mark is not None:
+                foreign = _foreign(log, version, later) or _in_between(log, mark, version)
+                info = log.info(newest)
+                return StoredState(newest, info.id, version, mark, foreign, info.has_feed)
+            later.append(commit)
+    except LogGap:
+        # Nothing says any more what the table reflects.
+        return None
     return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +14,54 @@ SETTINGS = {
     # Tests run many small statements once: the optimising compiler costs more than it gives.
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.sql.shuffle.partitions": "2",
+    # The same for code that Spark generates, compiles and runs once, over a handful of rows.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
+
+
+LONG = {
+    "spark/test_connect.py": ("test_a_store_from_end_to_end",),
+    "spark/test_exactness.py": (
+        "test_numbers",
+        "test_nested_types",
+        "test_large_changes_one_after_the_other",
+    ),
+    "spark/test_identity.py": (
+        "test_what_spark_takes_for_equal",
+        "test_verify_tells_them_apart",
+        "test_collated_columns_are_refused",
+        "test_what_has_no_identity_says_so",
+    ),
+    "spark/test_levels.py": ("test_a_complete_view_shows_every_state",),
+    "spark/test_maintain.py": (
+        "test_kept_epochs_stay_readable_and_a_child_behind_stays_incremental",
+        "test_a_plain_vacuum_breaks_no_published_epoch",
+        "test_compaction_leaves_refreshes_incremental",
+        "test_changes_older_than_the_retention_are_read_while_they_are_there",
+    ),
+    "spark/test_schema_change.py": (
+        "test_added_columns_are_backfilled",
+        "test_an_overwrite_is_netted",
+        "test_renaming_views_and_tables",
+    ),
+    "spark/test_traps.py": (
+        "test_count_answers_after_vacuum",
+        "test_several_source_rows_for_one_key",
+        "test_null_keys_are_one_group",
+        "test_float_sums_do_not_drift",
+        "test_transaction_ids_stay_in_their_session",
+        "test_expired_transaction_ids",
+    ),
+}
+"""The slowest tests on Spark, which `make test` leaves to `make test-all`."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        file = item.path.relative_to(Path(__file__).parent).as_posix()
+        if item.name in LONG.get(file, ()):
+            item.add_marker(pytest.mark.long)
 
 
 @pytest.fixture(scope="session")

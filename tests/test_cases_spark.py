@@ -25,7 +25,20 @@ pytestmark = pytest.mark.spark
 
 FILES = sorted(CASES.glob("*.test"))
 ALL_SCRIPTS = bool(os.environ.get("HV_ALL_CASES"))
-LONG = ("project", "self_join", "three_way_join", "union", "union_all")
+LONG = (
+    "cross_join",
+    "global_aggregate",
+    "having",
+    "inner_join",
+    "nested_aggregate",
+    "odd_names",
+    "project",
+    "self_join",
+    "three_way_join",
+    "union",
+    "union_all",
+    "views_over_views",
+)
 """Files for `make test-all` only, so that `make test` stays short."""
 
 PARAMETERS = [

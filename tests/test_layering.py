@@ -11,11 +11,11 @@ import pytest
 PACKAGE = Path(__file__).resolve().parent.parent / "hybridview"
 
 STAGES = (
-    ("errors", "schema"),
+    ("errors", "redact", "schema"),
     ("algebra",),
     ("sql",),
     ("compiler",),
-    ("deltalog",),
+    ("deltalog", "inside"),
     ("catalog", "watermark"),
     ("strategy",),
     ("plan",),

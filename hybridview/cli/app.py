@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from importlib import metadata
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from hybridview.cli import define, maintain, query
+from hybridview.cli import define, maintain, query, upkeep
 from hybridview.cli.output import guarded
 
 HELP = """Keep SQL views on Delta Lake up to date: incrementally where that is cheaper, by
@@ -27,6 +28,22 @@ app = typer.Typer(
 table_app = typer.Typer(
     no_args_is_help=True, rich_markup_mode=None, help="Register base tables, or forget them."
 )
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"hybridview {metadata.version('hybridview')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version.", callback=_version, is_eager=True),
+    ] = False,
+) -> None:
+    """Nothing but the options that come before a command."""
 
 
 def demo(
@@ -63,6 +80,7 @@ app.command()(demo)
 app.command()(define.init)
 app.add_typer(table_app, name="table")
 table_app.command("add")(define.table_add)
+table_app.command("rename")(define.table_rename)
 table_app.command("remove")(define.table_remove)
 app.command()(define.create)
 app.command()(define.apply)
@@ -73,8 +91,10 @@ app.command()(query.sql)
 app.command()(maintain.explain)
 app.command()(maintain.verify)
 app.command()(maintain.history)
+app.command()(define.rename)
 app.command()(define.drop)
 app.command()(maintain.doctor)
+app.command()(upkeep.maintain)
 app.command()(bench)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -27,7 +28,8 @@ def init(
             typer.echo(render.as_json("store", {"root": str(store.root), "epoch": store.epoch}))
         else:
             say([f"store in {store.root}, epoch {store.epoch}"])
-            say([f"next: hybridview --help, or: hybridview table add NAME PATH --store {folder}"])
+            add = shlex.join(("hybridview", "table", "add", "NAME", "PATH", "--store", str(folder)))
+            say([f"next: hybridview --help, or: {add}"])
         return 0
 
     guarded(body, as_json)
@@ -45,6 +47,10 @@ def table_add(
     enable_change_feed: Annotated[
         bool, typer.Option("--enable-change-feed", help="Turn the change data feed on.")
     ] = False,
+    without_change_feed: Annotated[
+        bool,
+        typer.Option("--without-change-feed", help="Find changes by comparing versions: slower."),
+    ] = False,
     replace: Annotated[
         bool, typer.Option("--replace", help="Point an existing name to another table.")
     ] = False,
@@ -56,7 +62,9 @@ def table_add(
     def body() -> int:
         opened, _ = open_store(store)
         with opened:
-            record = opened.add_table(name, location, key or (), enable_change_feed, replace)
+            record = opened.add_table(
+                name, location, key or (), enable_change_feed, replace, without_change_feed
+            )
         if as_json:
             typer.echo(render.as_json("table", {"table": record}))
         else:
@@ -64,6 +72,47 @@ def table_add(
         return 0
 
     guarded(body, as_json)
+
+
+def table_rename(
+    old: Annotated[str, typer.Argument(help="Name of the table.")],
+    new: Annotated[str, typer.Argument(help="Its new name.")],
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Register a table under another name. Views that read it follow; no row is touched."""
+
+    def body() -> int:
+        opened, _ = open_store(store)
+        _say_renamed("table", old, new, opened.rename_table(old, new), as_json)
+        return 0
+
+    guarded(body, as_json)
+
+
+def rename(
+    old: ViewArgument,
+    new: Annotated[str, typer.Argument(help="Its new name.")],
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Rename a view, with its rows and its history. Views that read it follow."""
+
+    def body() -> int:
+        opened, _ = open_store(store)
+        _say_renamed("view", old, new, opened.rename_view(old, new), as_json)
+        return 0
+
+    guarded(body, as_json)
+
+
+def _say_renamed(what: str, old: str, new: str, readers: tuple[str, ...], as_json: bool) -> None:
+    if as_json:
+        typer.echo(render.as_json("renamed", {"old": old, "new": new, "readers": readers}))
+        return
+    say([f"{what} {old} is now {new}"])
+    if readers:
+        say([f"  its name was changed in: {', '.join(readers)}; change it in their files too"])
 
 
 def table_remove(
@@ -117,7 +166,7 @@ def create(
             kind = "incremental" if how.incremental else "snapshot"
             say([f"view {record.name}: {len(record.columns)} columns, {kind}"])
             say(f"  {reason}" for reason in how.reasons)
-            say([f"next: hybridview refresh {record.name}"])
+            say([f"next: {shlex.join(('hybridview', 'refresh', record.name))}"])
         return 0
 
     guarded(body, as_json)

@@ -65,9 +65,9 @@ def _story(store: Store, samples: Path) -> int:
     say([f"  {line}" for line in render.rows(frame.columns, frame.take(8), width() - 2)])
     say(["", "$ hybridview verify"])
     verdicts = [store.verify(view.name) for view in store.views()]
-    for view, verdict in zip(store.views(), verdicts, strict=True):
-        columns = [c.name for c in view.columns]
-        say([f"  {line}" for line in render.verdict(verdict, columns, width() - 2)])
+    names = max(len(v.view) for v in verdicts)
+    for verdict in verdicts:
+        say([f"  {line}" for line in render.verdict(verdict, names, width() - 2)])
     bad = sum(not v.ok for v in verdicts)
     say([f"  {len(verdicts) - bad} equal, {bad} different"])
     return 1 if bad else 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -17,7 +18,9 @@ from hybridview.cli.options import (
 )
 from hybridview.cli.output import Progress, guarded, note, say, width
 from hybridview.errors import NotRefreshedError
+from hybridview.operations.lock import WAIT
 from hybridview.schema import Strategy
+from hybridview.store import Store
 
 
 def refresh(
@@ -29,6 +32,9 @@ def refresh(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print what would be executed; starts no Spark.")
     ] = False,
+    wait: Annotated[
+        float, typer.Option(help="Seconds to wait while another process refreshes the store.")
+    ] = WAIT,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -50,11 +56,11 @@ def refresh(
                 return 0
             names = max((len(v.name) for v in opened.views()), default=0)
             if as_json:
-                result = opened.refresh(views or (), strategy)
+                result = opened.refresh(views or (), strategy, wait=wait)
                 typer.echo(render.as_json("refresh", {"refresh": result, "ok": result.ok}))
                 return 0 if result.ok else 1
             with Progress(names) as progress:
-                result = opened.refresh(views or (), strategy, progress)
+                result = opened.refresh(views or (), strategy, progress, wait, progress.waiting)
         say([render.refresh_summary(result)])
         return 0 if result.ok else 1
 
@@ -83,6 +89,10 @@ def explain(
 def verify(
     views: ViewsArgument = None,
     epoch: EpochOption = None,
+    every_epoch: Annotated[
+        bool,
+        typer.Option("--every-epoch", help="Verify all epochs, and say which level they prove."),
+    ] = False,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -91,8 +101,10 @@ def verify(
     def body() -> int:
         opened, _ = open_store(store)
         with opened:
-            records = {v.name.lower(): v for v in opened.views()}
-            chosen = views or [v.name for v in records.values()]
+            chosen = views or [v.name for v in opened.views()]
+            if every_epoch:
+                return _prove(opened, chosen, as_json)
+            names = max((len(name) for name in chosen), default=0)
             verdicts = []
             missing: list[str] = []
             for name in chosen:
@@ -104,8 +116,7 @@ def verify(
                     continue
                 verdicts.append(found)
                 if not as_json:
-                    columns = [c.name for c in records[name.lower()].columns]
-                    say(render.verdict(found, columns, width()))
+                    say(render.verdict(found, names, width()))
         bad = sum(not v.ok for v in verdicts)
         if as_json:
             listed = [{**render.json_safe(v), "ok": v.ok} for v in verdicts]
@@ -116,6 +127,20 @@ def verify(
         return 1 if bad or missing else 0
 
     guarded(body, as_json)
+
+
+def _prove(opened: Store, views: Sequence[str], as_json: bool) -> int:
+    names = max((len(name) for name in views), default=0)
+    proofs = []
+    for name in views:
+        proofs.append(opened.prove(name))
+        if not as_json:
+            say(render.proof(proofs[-1], names))
+    ok = all(p.ok for p in proofs)
+    if as_json:
+        listed = [{**render.json_safe(p), "ok": p.ok} for p in proofs]
+        typer.echo(render.as_json("proof", {"views": listed, "ok": ok}))
+    return 0 if ok else 1
 
 
 def status(

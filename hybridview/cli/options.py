@@ -22,10 +22,14 @@ StoreOption = Annotated[
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 ViewsArgument = Annotated[
-    list[str] | None, typer.Argument(help="Views; all if none.", metavar="[VIEW]...")
+    list[str] | None, typer.Argument(help="Views; all if none.", metavar="VIEW")
 ]
 ViewArgument = Annotated[str, typer.Argument(help="Name of the view.")]
 EpochOption = Annotated[int | None, typer.Option(help="An older epoch; else the newest.")]
+LatestOption = Annotated[
+    bool,
+    typer.Option("--latest", help="Each view's newest commit, published or not, not one epoch."),
+]
 
 
 def open_store(path: Path | None, create: bool = False) -> tuple[Store, Config]:

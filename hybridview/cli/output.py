@@ -7,7 +7,6 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Callable, Iterable
-from pathlib import Path
 
 import typer
 from rich.console import Console
@@ -17,6 +16,7 @@ from hybridview.cli import render
 from hybridview.errors import HybridviewError
 from hybridview.operations.refresh import Interrupted
 from hybridview.plan.steps import ViewPlan
+from hybridview.redact import redact
 
 
 def width() -> int:
@@ -25,12 +25,19 @@ def width() -> int:
 
 
 def say(lines: Iterable[str]) -> None:
+    """Print to stdout, without credentials that a location or a reason may hold."""
+    for line in lines:
+        typer.echo(redact(line))
+
+
+def say_rows(lines: Iterable[str]) -> None:
+    """Print a user's own rows, as they are."""
     for line in lines:
         typer.echo(line)
 
 
 def note(text: str) -> None:
-    typer.echo(text, err=True)
+    typer.echo(redact(text), err=True)
 
 
 def guarded(action: Callable[[], int], json_output: bool = False) -> None:
@@ -54,8 +61,7 @@ def guarded(action: Callable[[], int], json_output: bool = False) -> None:
     except typer.Exit:
         raise
     except Exception as error:  # the edge of the program: a bug is reported, not thrown
-        path = Path(tempfile.gettempdir()) / "hybridview-bug.txt"
-        path.write_text(traceback.format_exc(), encoding="utf-8")
+        path = _report(traceback.format_exc())
         note("error HV999: this is a bug in hybridview")
         lines = str(error).strip().splitlines() or [""]
         note(f"detail: {type(error).__name__}: {lines[0]}")
@@ -63,6 +69,15 @@ def guarded(action: Callable[[], int], json_output: bool = False) -> None:
         raise typer.Exit(3) from None
     if code:
         raise typer.Exit(code)
+
+
+def _report(text: str) -> str:
+    """Write a bug's story to a new file that only its user can read; return the file's path."""
+    with tempfile.NamedTemporaryFile(
+        "w", encoding="utf-8", prefix="hybridview-bug-", suffix=".txt", delete=False
+    ) as file:
+        file.write(redact(text))
+    return file.name
 
 
 class Progress:
@@ -81,6 +96,13 @@ class Progress:
     def __exit__(self, *_: object) -> None:
         if self.status:
             self.status.stop()
+
+    def waiting(self, text: str) -> None:
+        """Say once what a refresh waits for."""
+        if self.status:
+            self.status.update(f"{text} ...")
+        else:
+            note(text)
 
     def __call__(self, number: int, total: int, view: ViewPlan, state: ViewState | None) -> None:
         if state is None:

@@ -4,25 +4,40 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from hybridview.catalog import RefreshRecord, ViewState
+from hybridview.errors import run
 from hybridview.operations.apply import Action
 from hybridview.operations.doctor import Finding
+from hybridview.operations.duration import spoken
+from hybridview.operations.maintain import MaintainResult, Work
+from hybridview.operations.prove import Proof
 from hybridview.operations.refresh import RefreshResult
 from hybridview.operations.status import StoreStatus
 from hybridview.operations.verify import Verdict
 from hybridview.plan.steps import Apply, Load, RefreshPlan, ViewPlan
+from hybridview.redact import redact_all
 
 SCHEMA = 1
 """Version of every JSON object printed by --json."""
 
 
+EXACT = frozenset(
+    {"rows", "missing_rows", "extra_rows", "columns", "name", "view", "view_id", "query", "sql"}
+    | {"change", "apply", "without_deletes", "snapshot", "plan", "sources", "types"}
+    | {"dropped", "missing", "stale"}
+)
+"""Keys under which users find their own names, rows and SQL again; all else is redacted."""
+
+
 def as_json(kind: str, value: Any) -> str:
     """Return one JSON object: what it is, its schema number, its content."""
-    return json.dumps({"schema": SCHEMA, "kind": kind, **value}, default=_plain, indent=2)
+    plain = json.loads(json.dumps(value, default=_plain))
+    return json.dumps({"schema": SCHEMA, "kind": kind, **redact_all(plain, EXACT)}, indent=2)
 
 
 def json_safe(value: Any) -> dict[str, Any]:
@@ -53,11 +68,16 @@ def table(rows: Sequence[Sequence[str]], width: int, header: Sequence[str] = ())
     return lines
 
 
+def number(count: int, what: str) -> str:
+    """Return `1 row` or `1,200 rows`."""
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
+
+
 def counts(state: ViewState) -> str:
     """Return `+12 ~88 -3`, or the number of rows after a full load."""
     rows = state.rows
     if "rows" in rows:
-        return f"{rows['rows']:,} rows"
+        return number(rows["rows"], "row")
     if rows:
         return f"+{rows['inserted']:,} ~{rows['updated']:,} -{rows['deleted']:,}"
     return ""
@@ -85,11 +105,14 @@ def refresh_summary(result: RefreshResult) -> str:
     """Return the closing line of a refresh."""
     failed = sum(v.executed == "failed" for v in result.views)
     stale = sum(v.executed == "stale" for v in result.views)
+    blocked = sum(v.executed == "blocked" for v in result.views)
     skipped = sum(v.executed == "none" for v in result.views)
-    done = len(result.views) - failed - stale - skipped
+    done = len(result.views) - failed - stale - blocked - skipped
     parts = [f"{done} refreshed", f"{skipped} unchanged", f"{failed} failed"]
     if stale:
         parts.append(f"{stale} stale")
+    if blocked:
+        parts.append(f"{blocked} blocked")
     epoch = f"epoch {result.epoch}" if result.epoch is not None else "nothing to publish"
     return f"{', '.join(parts)}  {epoch}  {result.seconds:.1f}s"
 
@@ -97,8 +120,7 @@ def refresh_summary(result: RefreshResult) -> str:
 def plan(plan: RefreshPlan, width: int) -> list[str]:
     """Return a refresh plan: for each view the decision, the versions and the SQL."""
     own = sum(not view.state_of for view in plan.views)
-    what = "view" if own == 1 else "views"
-    lines = [f"epoch {plan.epoch}, strategy {plan.strategy}: {own} {what}"]
+    lines = [f"epoch {plan.epoch}, strategy {plan.strategy}: {number(own, 'view')}"]
     for view in plan.views:
         lines += ["", *_view_plan(view, width)]
     return lines
@@ -137,10 +159,16 @@ def status(now: StoreStatus, width: int) -> list[str]:
     """Return tables and views of a store with their state."""
     lines = [f"store {now.root}, epoch {now.epoch}", ""]
     tables = [
-        (t.name, "-" if t.version is None else str(t.version), t.detail or t.location)
+        (
+            t.name,
+            "-" if t.version is None else str(t.version),
+            "-" if t.kept is None else spoken(t.kept),
+            t.detail or t.location,
+        )
         for t in now.tables
     ]
-    lines += table(tables, width, ("table", "version", "location")) if tables else ["no tables yet"]
+    header: tuple[str, ...] = ("table", "version", "changes kept", "location")
+    lines += table(tables, width, header) if tables else ["no tables yet"]
     lines.append("")
     views = [
         (
@@ -149,11 +177,13 @@ def status(now: StoreStatus, width: int) -> list[str]:
             v.executed or "-",
             "-" if v.rows is None else f"{v.rows:,}",
             str(v.behind),
-            v.detail,
+            spoken(v.lag) if v.behind else "-",
+            "-" if v.readable is None else spoken(v.readable),
+            "; ".join(filter(None, (v.detail, v.warning))),
         )
         for v in now.views
     ]
-    header = ("view", "state", "last", "rows", "behind", "detail")
+    header = ("view", "state", "last", "rows", "behind", "lag", "changes left", "detail")
     lines += table(views, width, header) if views else ["no views yet"]
     return lines
 
@@ -167,7 +197,7 @@ def history(records: Sequence[RefreshRecord], width: int) -> list[str]:
         head = (
             f"epoch {record.epoch}  {record.started_at}  {record.strategy}  {record.seconds:.1f}s"
         )
-        lines.append(head)
+        lines.append(f"{head}  expired" if record.expired else head)
         rows = [
             (f"  {v.name}", v.executed, counts(v), f"{v.seconds:.1f}s", v.reason)
             for v in record.views
@@ -177,16 +207,28 @@ def history(records: Sequence[RefreshRecord], width: int) -> list[str]:
     return lines
 
 
-def verdict(found: Verdict, columns: Sequence[str], width: int) -> list[str]:
-    """Return `equal`, or what differs with sample rows."""
+def proof(found: Proof, names: int) -> list[str]:
+    """Return the level that a view's epochs prove, and why it is not a higher one."""
+    what = f"{number(found.epochs, 'state')}, {number(found.rows, 'row')} compared"
+    lines = [f"{found.view:<{names}}  {found.level:<8}  {what}"]
+    if not found.ok:
+        lines[0] += f"; {found.wanted} is wanted"
+    return lines + ([f"  {p}" for p in found.problems] if not found.ok else [])
+
+
+def verdict(found: Verdict, names: int, width: int) -> list[str]:
+    """Return `equal`, or what differs with sample rows; `names` is the width of view names."""
     if found.ok:
-        return [f"{found.view}  equal  {found.rows:,} rows"]
-    lines = [f"{found.view}  DIFFERENT  {found.missing:,} rows missing, {found.extra:,} too many"]
+        return [f"{found.view:<{names}}  equal  {number(found.rows, 'row')}"]
+    lines = [
+        f"{found.view:<{names}}  DIFFERENT  {number(found.missing, 'row')} missing, "
+        f"{found.extra:,} too many"
+    ]
     rows = [("-", *map(cell, r)) for r in found.missing_rows]
     rows += [("+", *map(cell, r)) for r in found.extra_rows]
-    lines += [f"  {line}" for line in table(rows, width - 2, ("", *columns))]
+    lines += [f"  {line}" for line in table(rows, width - 2, ("", *found.columns))]
     lines.append("  - is missing from the stored view, + should not be there")
-    lines.append(f"  hint: Run: hybridview refresh {found.view} --strategy snapshot")
+    lines.append(f"  hint: {run('refresh', found.view, '--strategy', 'snapshot')}")
     return lines
 
 
@@ -199,6 +241,22 @@ def actions(found: Sequence[Action], allow_drop: bool) -> list[str]:
             note += "; kept, because --allow-drop is not given"
         rows.append((action.verb, action.view, note))
     return table(rows, 1000)
+
+
+def work(done: Work, width: int) -> list[str]:
+    """Return one thing that `maintain` does, and why it could not."""
+    lines = table([(f"{done.verb:<7}", f"{done.target:<16}", done.reason)], width)
+    return [*lines, f"         failed: {done.error}"] if done.error else lines
+
+
+def maintain_summary(result: MaintainResult, dry_run: bool) -> str:
+    """Return the closing line of `maintain`."""
+    if not result.works:
+        return "nothing to do"
+    if dry_run:
+        return f"{len(result.works)} to do"
+    failed = sum(bool(w.error) for w in result.works)
+    return f"{len(result.works) - failed} done, {failed} failed  {result.seconds:.1f}s"
 
 
 def findings(found: Sequence[Finding], width: int) -> list[str]:
@@ -221,11 +279,20 @@ def cell(value: Any) -> str:
         return str(value).lower()
     if isinstance(value, bytes | bytearray):
         return "0x" + bytes(value).hex()
-    return str(value)
+    return visible(str(value))
+
+
+_UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+
+
+def visible(text: str) -> str:
+    """Return a text of somebody else's in one line, without commands to the terminal."""
+    return _UNSEEN.sub(lambda found: repr(found[0])[1:-1], text)
 
 
 def rows(columns: Sequence[str], found: Iterable[Sequence[Any]], width: int) -> list[str]:
     """Return a result as aligned text; numbers to the right."""
+    columns = [visible(name) for name in columns]
     data = [tuple(row) for row in found]
     shown = [[cell(v) for v in row] for row in data]
     widths = [max([len(c), *(len(r[i]) for r in shown)]) for i, c in enumerate(columns)]

@@ -10,6 +10,7 @@ from sqlglot import exp
 
 from hybridview.algebra.expressions import Expr, Named
 from hybridview.algebra.plan import Aggregate, Filter, Plan, Project
+from hybridview.compiler.identity import PLAIN, Type
 from hybridview.compiler.measures import Kind, Measure, Part, Types, decompose
 from hybridview.schema import HIDDEN
 
@@ -51,11 +52,17 @@ class Layout:
     parts: tuple[StoredPart, ...] = ()
     distinct: bool = False
     """The query is SELECT DISTINCT: its load counts copies instead of dropping them."""
+    odd: tuple[tuple[str, Type], ...] = ()
+    """The stored columns that Spark's equality is too coarse for, or has none for."""
 
     @property
     def stored(self) -> tuple[str, ...]:
         ids = (EPOCH, ROW) if self.kind is LayoutKind.BAG else ()
         return (*self.visible, *(h.name for h in self.hidden), *ids)
+
+    def type_of(self, column: str) -> Type:
+        """Return the type to tell values of a stored column apart by."""
+        return dict(self.odd).get(column, PLAIN)
 
     @property
     def rows(self) -> StoredPart | None:
@@ -152,7 +159,8 @@ def _stored_parts(
     for index, part in enumerate(parts):
         name = shown.get(part)
         if name is None:
-            if originals is None:
+            # A hidden column cannot hold collated strings.
+            if originals is None or " collate " in part.type:
                 return None
             argument = ""
             if part.argument is not None:

@@ -25,8 +25,12 @@ from hybridview.algebra.plan import (
 from hybridview.compiler import exact, statements
 from hybridview.compiler.batch import Batch, only_grows, touched
 from hybridview.compiler.derive import derive
+from hybridview.compiler.identity import equal
+from hybridview.compiler.kinds import Recorded
 from hybridview.compiler.layout import Layout, LayoutKind, Shape, measures, shape
+from hybridview.compiler.matching import cannot_match
 from hybridview.compiler.measures import Kind, Part, Types, argument_of
+from hybridview.compiler.openness import Open, openness
 from hybridview.compiler.render import render
 from hybridview.compiler.rules.aggregate import domain_of, restricted
 from hybridview.compiler.statements import KEY, PART, PRESENT, Column
@@ -72,6 +76,8 @@ class Compilable:
     plan: Plan
     layout: Layout
     types: Types
+    recorded: Recorded | None = None
+    """What is known of types beyond aggregate arguments; None if all columns are plain."""
 
 
 def compile_program(view: Compilable, batch: Batch, epoch: str = "0") -> DeltaProgram:
@@ -113,7 +119,7 @@ def refuses(view: Compilable) -> str | None:
             return "HAVING over an aggregate without GROUP BY has no key to restrict by"
         if measures(top, view.types) is None or not view.layout.parts:
             return "an aggregate without GROUP BY has no key to restrict by, and cannot be added up"
-    return None
+    return cannot_match(view.plan, view.layout, view.recorded) if view.recorded else None
 
 
 def _exact(call: Expr, kind: str) -> bool:
@@ -129,6 +135,11 @@ def _cannot_add(view: Compilable, top: Shape, batch: Batch) -> str | None:
     if not view.layout.parts:
         return "its aggregates cannot be added up from the view's own columns"
     grows = only_grows(top.aggregate.input, batch)
+    if view.recorded is not None and not grows:
+        found = openness(top.aggregate, view.recorded)
+        for key in top.aggregate.keys:
+            if found[key.name] is Open.SPELLING:
+                return f"{key.name} is compared under a collation, and rows may have gone"
     for stored in view.layout.parts:
         if stored.part.needs_growth and not grows:
             what = (
@@ -150,7 +161,7 @@ def _add(view: Compilable, top: Shape, batch: Batch) -> DeltaProgram:
     # A group whose parts all stay the same is no change: its MERGE would be a commit for nothing.
     moved = [_moved(f"{PART}{i}", s.part) for i, s in enumerate(view.layout.parts)]
     condition = exp.or_(*(exp.maybe_parse(m, dialect="spark") for m in moved))
-    change = render(Filter(partial, condition))
+    change = render(Filter(partial, condition), view.recorded)
     updates, inserts = _stored_values(view, top)
     return DeltaProgram(
         view.view,
@@ -177,8 +188,8 @@ def _stored_values(view: Compilable, top: Shape) -> tuple[tuple[Column, ...], tu
     old_keys = [f"t.{statements.quote(k)}" for k in view.layout.keys]
     new_keys = [f"d.{statements.quote(f'{KEY}{i}')}" for i in range(len(view.layout.keys))]
     return (
-        _columns(view, top, updated, old_keys),
-        _columns(view, top, _cast_parts(fresh), new_keys),
+        stored_columns(view, top, updated, old_keys),
+        stored_columns(view, top, _cast_parts(fresh), new_keys),
     )
 
 
@@ -189,7 +200,7 @@ def _cast_parts(values: dict[Part, str]) -> dict[Part, str]:
     }
 
 
-def _columns(
+def stored_columns(
     view: Compilable, top: Shape, parts: dict[Part, str], keys: list[str]
 ) -> tuple[Column, ...]:
     """Return all stored columns as SQL over given parts and keys."""
@@ -226,18 +237,22 @@ def _replace(view: Compilable, top: Shape, batch: Batch, obstacle: str) -> Delta
     keys = output(domain)
     fresh = _stored_rows(view, top, Reference(DOMAIN, keys))
     new, old = "n", "t"
-    stored = view.layout.stored
+    # A hidden key has the name of the key it is found by, and its value.
+    stored = [c for c in view.layout.stored if c not in keys]
     select = [f"k.{statements.quote(k)}" for k in keys]
     select += [f"{new}.{statements.quote(PRESENT)}"]
     select += [f"{new}.{statements.quote(c)}" for c in stored]
-    unchanged = " AND ".join(
-        f"{new}.{statements.quote(c)} <=> {old}.{statements.quote(c)}" for c in stored
-    )
+    unchanged = statements.unchanged(view.layout, stored, new, old)
     query = exp.select(*select, dialect="spark").from_(f"{DOMAIN} AS k")
     query = query.join(
         exp.Subquery(this=fresh, alias=exp.TableAlias(this=exp.to_identifier(new))),
         on=" AND ".join(
-            f"k.{statements.quote(k)} <=> {new}.{statements.quote('__hv_new_' + k)}" for k in keys
+            equal(
+                f"k.{statements.quote(k)}",
+                f"{new}.{statements.quote('__hv_new_' + k)}",
+                view.layout.type_of(c),
+            )
+            for k, c in zip(keys, view.layout.keys, strict=True)
         ),
         join_type="left",
         dialect="spark",
@@ -245,7 +260,9 @@ def _replace(view: Compilable, top: Shape, batch: Batch, obstacle: str) -> Delta
     query = query.join(
         f"(SELECT *, TRUE AS __hv_stored FROM {statements.target(view.view)}) AS {old}",
         on=" AND ".join(
-            f"k.{statements.quote(k)} <=> {old}.{statements.quote(c)}"
+            equal(
+                f"k.{statements.quote(k)}", f"{old}.{statements.quote(c)}", view.layout.type_of(c)
+            )
             for k, c in zip(keys, view.layout.keys, strict=True)
         ),
         join_type="left",
@@ -257,7 +274,7 @@ def _replace(view: Compilable, top: Shape, batch: Batch, obstacle: str) -> Delta
         f"({old}.__hv_stored IS NULL OR NOT ({unchanged})))",
         dialect="spark",
     )
-    query = query.with_(DOMAIN, as_=render(domain))
+    query = query.with_(DOMAIN, as_=render(domain, view.recorded))
     names = ", ".join(key.name for key in node.keys)
     return DeltaProgram(
         view.view,
@@ -294,16 +311,17 @@ def _stored_rows(view: Compilable, top: Shape, domain: Plan) -> exp.Query:
     for i, key in enumerate(node.keys):
         columns.append(Named(f"__hv_new_{KEY}{i}", column(key.name)))
     columns.append(Named(PRESENT, exp.Boolean(this=True)))
-    return render(Project(rows, tuple(columns)))
+    return render(Project(rows, tuple(columns)), view.recorded)
 
 
 def _patch(view: Compilable, batch: Batch, epoch: str) -> DeltaProgram:
     """View += signed rows."""
     change = Consolidate(derive(view.plan, batch))
+    kinds = {name: view.layout.type_of(name) for name in view.layout.visible}
     return DeltaProgram(
         view.view,
         Method.PATCH,
-        render(change),
+        render(change, view.recorded, kinds),
         statements.patch(view.view, view.layout, epoch),
         statements.append(view.view, view.layout, epoch),
         "applied row by row",

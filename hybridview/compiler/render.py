@@ -41,6 +41,8 @@ from hybridview.algebra.plan import (
     signed,
     walk,
 )
+from hybridview.compiler.identity import Type, any_of, equal, identity
+from hybridview.compiler.kinds import Kinds, Recorded, kind_of, kinds
 from hybridview.schema import WEIGHT
 
 COPY = "__hv_copy"
@@ -56,18 +58,29 @@ class _Open:
     weight: Expr | None = None
 
 
-def render(plan: Plan) -> exp.Query:
-    """Return the query that computes `plan`; a signed plan has a last column `__hv_weight`."""
+def render(plan: Plan, recorded: Recorded | None = None, top: Kinds | None = None) -> exp.Query:
+    """Return the query that computes `plan`; a signed plan has a last column `__hv_weight`.
+
+    `recorded` holds the types to tell rows apart by (all columns are plain if None), `top` those of
+    the plan's own columns, where more is known of them.
+    """
     aliases = {node.alias.lower() for node in walk(plan) if isinstance(node, Scan | Changes)}
-    return _Renderer(aliases).query(plan)
+    return _Renderer(aliases, recorded, {id(plan): top} if top is not None else {}).query(plan)
 
 
 class _Renderer:
-    """Carries the aliases of the user, which subqueries must not take."""
+    """Carries the aliases of the user, which subqueries must not take, and what types are known."""
 
-    def __init__(self, taken: set[str]) -> None:
+    def __init__(self, taken: set[str], recorded: Recorded | None, known: dict[int, Kinds]) -> None:
         self.taken = taken
+        self.recorded = recorded
+        self.known = known
         self.count = 0
+
+    def _kinds(self, plan: Plan) -> Kinds:
+        if self.recorded is None:
+            return {}
+        return self.known.get(id(plan)) or kinds(plan, self.recorded)
 
     def _alias(self) -> str:
         self.count += 1
@@ -162,13 +175,16 @@ class _Renderer:
 
     def _restrict(self, plan: Restrict) -> _Open:
         inner, domain = self._open(plan.input), self._open(plan.domain)
-        keys = zip(plan.keys, output(plan.domain), strict=True)
-        matches = tuple(same(substitute(k, inner.columns), domain.columns[d]) for k, d in keys)
+        types = self._kinds(plan.input)
+        matches: list[Expr] = []
+        for key, name in zip(plan.keys, output(plan.domain), strict=True):
+            kind = kind_of(key, types, self.recorded) if self.recorded is not None else None
+            matches.append(_equal(substitute(key, inner.columns), domain.columns[name], kind))
         # The domain has each key once, so joining it duplicates no row. It goes first: it is small.
         return replace(
             inner,
             sources=domain.sources + inner.sources,
-            conditions=inner.conditions + matches,
+            conditions=(*inner.conditions, *matches),
         )
 
     def _aggregate(self, plan: Aggregate) -> exp.Select:
@@ -190,16 +206,32 @@ class _Renderer:
 
     def _domain(self, plan: Domain) -> exp.Select:
         inner = self._open(plan.input)
-        chosen = [_named(substitute(k.expr, inner.columns), k.name) for k in plan.keys]
-        return _assemble(exp.select(*chosen), inner).distinct()
+        keys = [substitute(k.expr, inner.columns) for k in plan.keys]
+        chosen = [_named(e, k.name) for e, k in zip(keys, plan.keys, strict=True)]
+        query = _assemble(exp.select(*chosen), inner)
+        # Spark takes maps as keys of GROUP BY, but not in SELECT DISTINCT.
+        if all(kind.comparable for kind in self._kinds(plan).values()):
+            return query.distinct()
+        return _grouped(query, keys)
 
     def _consolidate(self, plan: Consolidate) -> exp.Select:
         inner = self._open(plan.input)
-        keys = [inner.columns[name] for name in output(plan)]
-        chosen = [_named(e, n) for e, n in zip(keys, output(plan), strict=True)]
+        types = self._kinds(plan)
+        chosen: list[Expr] = []
+        keys: list[Expr] = []
+        for place, name in enumerate(output(plan), start=1):
+            column, kind = inner.columns[name], types.get(name)
+            if kind is None or kind.plain:
+                chosen.append(_named(column, name))
+                keys.append(exp.Literal.number(place))
+                continue
+            sql = _atom(column).sql(dialect="spark")
+            chosen.append(_named(_parsed(any_of(sql, kind)), name))
+            keys += [_parsed(key) for key in identity(sql, kind)]
         total = exp.cast(exp.Sum(this=(inner.weight or _number(1)).copy()), "bigint")
         query = _assemble(exp.select(*chosen, _named(total, WEIGHT)), inner)
-        return _grouped(query, keys).having(exp.NEQ(this=total.copy(), expression=_number(0)))
+        query = query.group_by(*keys, copy=False)
+        return query.having(exp.NEQ(this=total.copy(), expression=_number(0)))
 
     def _expand(self, plan: Expand) -> exp.Select:
         inner = self._subquery(self.query(plan.input), output(plan), weighted=True)
@@ -254,6 +286,18 @@ def _product(left: Expr | None, right: Expr | None) -> Expr | None:
 
 def _atom(expr: Expr) -> Expr:
     return expr.copy() if isinstance(expr, exp.Column) else exp.Paren(this=expr.copy())
+
+
+def _parsed(sql: str) -> Expr:
+    return exp.maybe_parse(sql, dialect="spark")
+
+
+def _equal(left: Expr, right: Expr, kind: Type | None) -> Expr:
+    """Return a condition that holds for values GROUP BY takes for one."""
+    if kind is None or kind.comparable:
+        return same(left, right)
+    old, new = (_atom(side).sql(dialect="spark") for side in (left, right))
+    return _parsed(equal(old, new, kind))
 
 
 def _grouped(query: exp.Select, keys: list[Expr]) -> exp.Select:

@@ -16,6 +16,7 @@ from sqlglot import exp
 from hybridview.algebra.expressions import Expr, substitute
 from hybridview.algebra.plan import Plan
 from hybridview.compiler import exact, statements
+from hybridview.compiler.identity import read_type
 from hybridview.compiler.layout import Layout, shape
 from hybridview.compiler.measures import Types, argument_of
 from hybridview.compiler.program import DeltaProgram, Method
@@ -81,9 +82,9 @@ class _Builder:
         if isinstance(call.this, exp.Distinct):
             if len(call.this.expressions) > 1:
                 return None
-            return f"{call.key}(DISTINCT {self._key(own)})"
+            return f"{call.key}(DISTINCT {self._key(own, text)})"
         if isinstance(call, exp.Min | exp.Max):
-            return f"{call.key}({self._key(own)})"
+            return f"{call.key}({self._key(own, text)})"
         count = f"coalesce(sum({self._sum('count', own)}), 0)"
         if isinstance(call, exp.Count):
             return count
@@ -102,8 +103,20 @@ class _Builder:
             return None
         return f"CASE WHEN {count} > 0 THEN {exact.average(total, f'nullif({count}, 0)', kind)} END"
 
-    def _key(self, own: str) -> str:
-        return _column(self.keys, own, "value")
+    def _key(self, own: str, text: str) -> str:
+        """Return a value of the state as SQL over the state table.
+
+        A key of GROUP BY loses the sign of -0.0, and Delta Lake stores no collated strings: such
+        values are kept as plain text.
+        """
+        name = self.types.get(text, "")
+        kind = read_type(name)
+        if kind.kind not in ("float", "collated"):
+            return _column(self.keys, own, "value")
+        kept = _column(self.keys, f"CAST({own} AS STRING)", "value")
+        if kind.kind == "float":
+            return f"CAST({kept} AS {name.upper()})"
+        return f"({kept} COLLATE {kind.name})"
 
     def _sum(self, function: str, own: str) -> str:
         return _column(self.sums, f"{function}({own})", function)
@@ -125,7 +138,7 @@ def read_state(view: str, layout: Layout, found: State) -> DeltaProgram:
     fresh = ", ".join(f"{sql} AS {quote(name)}" for name, sql in found.view)
     stored = layout.stored
     columns = ", ".join(f"n.{quote(c)}" for c in stored)
-    unchanged = " AND ".join(f"n.{quote(c)} <=> t.{quote(c)}" for c in stored)
+    unchanged = statements.unchanged(layout, stored, "n", "t")
     mark = quote(f"{HIDDEN}stored")
     change = (
         f"SELECT TRUE AS {quote(PRESENT)}, {columns} "

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from hybridview.compiler import exact
+from hybridview.compiler.identity import equal, identity, same
 from hybridview.compiler.layout import EPOCH, ROW, Layout
 from hybridview.compiler.measures import Kind, Measure, Part
 from hybridview.schema import HIDDEN, WEIGHT
@@ -60,8 +61,18 @@ def _fail(type_name: str = "bigint") -> str:
 
 
 def _on_keys(layout: Layout) -> str:
-    pairs = [f"t.{quote(k)} <=> d.{quote(f'{KEY}{i}')}" for i, k in enumerate(layout.keys)]
+    pairs = [
+        equal(f"t.{quote(k)}", f"d.{quote(f'{KEY}{i}')}", layout.type_of(k))
+        for i, k in enumerate(layout.keys)
+    ]
     return " AND ".join(pairs) if pairs else "TRUE"
+
+
+def unchanged(layout: Layout, columns: Iterable[str], left: str, right: str) -> str:
+    """Return a condition that two relations have identical values in all `columns`."""
+    return " AND ".join(
+        same(f"{left}.{quote(c)}", f"{right}.{quote(c)}", layout.type_of(c)) for c in columns
+    )
 
 
 def new_parts(layout: Layout) -> dict[Part, str]:
@@ -166,16 +177,17 @@ def patch(view: str, layout: Layout, epoch: str) -> str:
     The stored copies of a row are ranked by their hidden id and the first ones go; finding fewer
     than must go means that the table is not what its record says.
     """
-    same = " AND ".join(f"t.{quote(c)} <=> d.{quote(c)}" for c in layout.visible)
+    matches = unchanged(layout, layout.visible, "t", "d")
     of_row = _list(f"d.{quote(c)}" for c in layout.visible)
+    row = _list(key for c in layout.visible for key in identity(f"d.{quote(c)}", layout.type_of(c)))
     gone = (
         f"SELECT {of_row}, t.{quote(EPOCH)}, t.{quote(ROW)},\n"
         f"  -d.{quote(WEIGHT)} AS {quote(WEIGHT)},\n"
-        f"  row_number() OVER (PARTITION BY {of_row} ORDER BY t.{quote(EPOCH)}, t.{quote(ROW)}) "
+        f"  row_number() OVER (PARTITION BY {row} ORDER BY t.{quote(EPOCH)}, t.{quote(ROW)}) "
         f"AS {quote(HIDDEN + 'rank')},\n"
-        f"  count(t.{quote(ROW)}) OVER (PARTITION BY {of_row}) AS {quote(HIDDEN + 'found')}\n"
+        f"  count(t.{quote(ROW)}) OVER (PARTITION BY {row}) AS {quote(HIDDEN + 'found')}\n"
         f"FROM (SELECT * FROM {change(view)} WHERE {quote(WEIGHT)} < 0) AS d\n"
-        f"LEFT JOIN {target(view)} AS t ON {same}"
+        f"LEFT JOIN {target(view)} AS t ON {matches}"
     )
     visible = _list(quote(c) for c in layout.visible)
     found, rank, weight = (quote(HIDDEN + "found"), quote(HIDDEN + "rank"), quote(WEIGHT))

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from hybridview.algebra.plan import Aggregate, Plan, Project, walk
+from hybridview.compiler.kinds import Recorded
 from hybridview.compiler.layout import EPOCH, ROW, Layout, LayoutKind, lay_out
+from hybridview.compiler.matching import with_types
 from hybridview.compiler.measures import Types, argument_of
 from hybridview.compiler.normalise import normalise
 from hybridview.compiler.program import Compilable
@@ -60,19 +62,26 @@ def compile_view(
     plan: Plan,
     types: Types,
     with_state: bool = False,
+    recorded: Recorded | None = None,
 ) -> CompiledView:
-    """Lay out a view and prepare its load."""
+    """Lay out a view and prepare its load; all its columns are plain if no types are recorded."""
     found = needs_state(parsed, relation, plan, types) if with_state else None
     if found is not None:
         bare = Layout(LayoutKind.KEYED, tuple(named for named, _ in found.view))
-        return CompiledView(Compilable(name, plan, bare, types), load_query(query, bare), found)
+        if recorded is not None:
+            bare = with_types(bare, plan, recorded)
+        return CompiledView(
+            Compilable(name, plan, bare, types, recorded), load_query(query, bare), found
+        )
     distinct = isinstance(parsed, exp.Select) and bool(parsed.args.get("distinct"))
     spelling = relation.spelling
     if distinct:
         # The aggregate at the top is DISTINCT itself; its keys are the columns.
         spelling = {}
     layout = lay_out(plan, types, spelling, distinct)
-    return CompiledView(Compilable(name, plan, layout, types), load_query(query, layout))
+    if recorded is not None:
+        layout = with_types(layout, plan, recorded)
+    return CompiledView(Compilable(name, plan, layout, types, recorded), load_query(query, layout))
 
 
 def load_query(query: str, layout: Layout, epoch: str = "0") -> str:

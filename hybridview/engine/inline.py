@@ -21,7 +21,7 @@ def encodable(type_name: str) -> bool:
     """Say whether a value of a type survives the way through text unchanged."""
     plain = type_name.lower()
     return plain in (*_AS_TEXT, "timestamp", "timestamp_ntz", "binary") or plain.startswith(
-        "decimal("
+        ("decimal(", "string collate ")
     )
 
 

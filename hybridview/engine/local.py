@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import logging
 import os
 import shutil
@@ -13,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from hybridview.engine.connect import REMOTE, attach, port_of
 from hybridview.engine.session import SparkPort
 from hybridview.errors import NoJavaError
 
@@ -47,7 +49,14 @@ def check_java() -> None:
 
 
 def start_local(settings: Mapping[str, str] | None = None) -> SparkPort:
-    """Return a running local session; the first start downloads Delta's JARs."""
+    """Return a running local session; the first start downloads Delta's JARs.
+
+    If the settings name a Spark Connect server, it is a session there.
+    """
+    wanted = settings or {}
+    if REMOTE in wanted:
+        _mute_python_loggers()
+        return attach(wanted[REMOTE], wanted)
     check_java()
     from delta import configure_spark_with_delta_pip
     from pyspark.sql import SparkSession
@@ -55,11 +64,11 @@ def start_local(settings: Mapping[str, str] | None = None) -> SparkPort:
     active = SparkSession.getActiveSession()
     if active is not None:
         _mute_python_loggers()
-        return SparkPort(active)
+        return port_of(active)
     builder: Any = SparkSession.builder.appName("hybridview").master("local[*]")
-    for name, value in {**SETTINGS, **(settings or {})}.items():
+    for name, value in {**SETTINGS, **wanted}.items():
         builder = builder.config(name, value)
-    with _quiet():
+    with _one_start_at_a_time(), _quiet():
         if "SPARK_ENV_LOADED" in os.environ:  # under spark-submit the master is given
             spark = SparkSession.builder.getOrCreate()
         else:
@@ -86,12 +95,21 @@ def noise_file() -> Path:
 
 
 @contextlib.contextmanager
+def _one_start_at_a_time() -> Iterator[None]:
+    """Let processes start one after the other: the cache of JARs knows no lock of its own."""
+    path = noise_file().with_suffix(".lock")
+    with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)) as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+@contextlib.contextmanager
 def _quiet() -> Iterator[None]:
     """Send the JVM's own output to a file: it inherits the file descriptors at its start."""
     sys.stdout.flush()
     sys.stderr.flush()
     saved = os.dup(1), os.dup(2)
-    log = os.open(noise_file(), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    log = os.open(noise_file(), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
     try:
         os.dup2(log, 1)
         os.dup2(log, 2)

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hybridview.catalog import ViewState
-from hybridview.deltalog import FEED_PROPERTY, DeltaLog
+from hybridview.deltalog import FEED_PROPERTY, FILE_RETENTION, LOG_RETENTION, DeltaLog
 from hybridview.engine import inline
 from hybridview.engine.faults import reach
-from hybridview.engine.relations import Relations
+from hybridview.engine.relations import Known, Relations
 from hybridview.engine.session import Session, literal, quote, table_at
-from hybridview.engine.spark_errors import as_refresh_error, spark_errors
-from hybridview.errors import HybridviewError, RaceLostError
+from hybridview.engine.spark_errors import (
+    as_refresh_error,
+    is_conflict,
+    spark_errors,
+    why_recompute,
+)
+from hybridview.errors import HybridviewError, RaceLostError, RefreshFailedError, run
 from hybridview.plan.steps import Apply, Load, Pinned, RefreshPlan, ViewPlan
-from hybridview.schema import WEIGHT, Executed, VersionVector
+from hybridview.schema import TROUBLE, WEIGHT, Executed, VersionVector
 from hybridview.watermark import Watermark, stored_state
 
 TRANSACTION = (
@@ -25,6 +30,10 @@ TRANSACTION = (
     "spark.databricks.delta.commitInfo.userMetadata",
 )
 MATERIALIZE = "spark.databricks.delta.merge.materializeSource"
+RETRIES, PAUSE = 5, 0.2
+"""How often a statement is run that loses against OPTIMIZE and the like; seconds between."""
+# A plain VACUUM must not take the files of a published epoch; `maintain` does, once it expired.
+KEPT = dict.fromkeys((FILE_RETENTION, LOG_RETENTION), "interval 365 days")
 ODD_CHARACTERS = set(" ,;{}()\n\t=")
 
 
@@ -50,8 +59,9 @@ class Runner:
     places: Places
     listener: Listener = lambda *_: None
     states: dict[str, ViewState] = field(default_factory=dict)
-    written: list[str] = field(default_factory=list)
-    known: dict[str, str] = field(default_factory=dict)
+    written: dict[str, tuple[int, str]] = field(default_factory=dict)
+    """The views written so far, each with the version and the table id this gave it."""
+    known: dict[str, Known] = field(default_factory=dict)
 
     @property
     def session(self) -> Session:
@@ -65,20 +75,24 @@ class Runner:
     def run(self) -> tuple[ViewState, ...]:
         """Refresh all views in order; a view that fails does not stop the others."""
         total, number = sum(not v.state_of for v in self.plan.views), 0
-        for view in self.plan.views:
-            number += not view.state_of
-            # A state table works for the view after it: the user hears of that view.
-            self.listener(max(number, 1), total, view, None)
-            started = time.monotonic()
-            state = self._state(view, started)
-            self.states[view.name.lower()] = state
-            if not view.state_of or state.error:
-                self.listener(max(number, 1), total, view, state)
+        try:
+            for view in self.plan.views:
+                number += not view.state_of
+                # A state table works for the view after it: the user hears of that view.
+                self.listener(max(number, 1), total, view, None)
+                started = time.monotonic()
+                state = self._state(view, started)
+                self.states[view.name.lower()] = state
+                if not view.state_of or state.error:
+                    self.listener(max(number, 1), total, view, state)
+        finally:
+            if self.spark is not None:
+                self.relations.release()
         return tuple(self.states.values())
 
     def _state(self, view: ViewPlan, started: float) -> ViewState:
-        if view.executed is Executed.FAILED:
-            return self._kept(view, Executed.FAILED, view.reason, started, view.error)
+        if view.executed in TROUBLE:
+            return self._kept(view, view.executed, view.reason, started, view.error)
         broken = self._broken_parent(view)
         if broken:
             reason = f'view "{broken}" it reads was not refreshed'
@@ -103,7 +117,7 @@ class Runner:
             reads.append(view.state)
         for source in reads:
             state = self.states.get(source.name.lower())
-            if state and state.executed in (Executed.FAILED, Executed.STALE):
+            if state and state.executed in TROUBLE:
                 return source.name
         return ""
 
@@ -117,10 +131,21 @@ class Runner:
             reason = view.reason if view.step is None else "nothing changed"
             return self._done(view, Executed.NONE, reason, inputs, started)
         self.session.set(view.settings or {})
-        if isinstance(view.step, Load):
-            rows = self._load(view, view.step, sources, inputs)
-        else:
-            rows = self._apply(view, view.step, sources, inputs)
+        if isinstance(view.step, Apply):
+            try:
+                rows = self._apply(view, view.step, sources, inputs)
+                return self._done(view, view.executed, view.reason, inputs, started, rows)
+            except _TooLarge as share:
+                reason = str(share)
+            except spark_errors() as error:
+                reason = why_recompute(error)
+                if view.step.otherwise is None or not reason:
+                    raise
+            view = replace(
+                view, executed=Executed.SNAPSHOT, reason=reason, step=view.step.otherwise
+            )
+        assert isinstance(view.step, Load)
+        rows = self._load(view, view.step, sources, inputs)
         return self._done(view, view.executed, view.reason, inputs, started, rows)
 
     def _settle(self, source: Pinned) -> Pinned:
@@ -146,6 +171,8 @@ class Runner:
     ) -> dict[str, int]:
         """Run the author's text over the pinned sources and replace all rows."""
         self.relations.pin_for_text(sources)
+        if step.from_stored:
+            self.relations.target(view.name)
         sql = step.sql
         target = table_at(self.places.path(view.name))
         log = self.places.log(view.name)
@@ -155,6 +182,7 @@ class Runner:
             sql = f"{_create(view, target, log.exists(), not feed_later)}\nAS {step.sql}"
         self._commit(view, sql, inputs)
         if feed_later:
+            reach("before_feed")
             self.session.run(f"ALTER TABLE {target} SET TBLPROPERTIES ('{FEED_PROPERTY}' = 'true')")
         return {"rows": log.row_count(log.latest()) or 0}
 
@@ -172,8 +200,9 @@ class Runner:
             relations.pin((self._settle(view.state),))
         relations.target(view.name)
         for feed in view.feeds:
-            end = self._end(feed.name, feed.end)
-            relations.changes(feed.name, feed.columns, feed.start, end, feed.rows)
+            changed = relations.changes(feed, self._end(feed.name, feed.end))
+            if step.at_most is not None and feed.rewritten and changed is not None:
+                self._check_share(feed.name, changed, step.at_most)
         counts = self._compute_change(view.name, step.change)
         try:
             if not counts.rows:
@@ -190,6 +219,16 @@ class Runner:
             return {"inserted": counts.total, "updated": 0, "deleted": 0}
         _, updated, deleted, inserted = result[0]
         return {"inserted": int(inserted), "updated": int(updated), "deleted": int(deleted)}
+
+    def _check_share(self, name: str, changed: int, at_most: float) -> None:
+        """Stop where so much of a recomputed view changed that adding it up would cost more."""
+        log = self.places.log(name)
+        total = log.row_count(log.latest())
+        if total is not None and changed > at_most * total:
+            share = changed / max(total, 1)
+            raise _TooLarge(
+                f"{share:.0%} of {name} changed; merging would cost more than recomputing"
+            )
 
     def _compute_change(self, name: str, query: str) -> _Change:
         """Make `v@change` readable: as literals if it is small, else kept in memory."""
@@ -225,28 +264,51 @@ class Runner:
         if self.written:
             reach("between_tables")
         plan = self.plan
-        base = view.stored_version if isinstance(view.step, Apply) else None
+        reads_stored = isinstance(view.step, Apply) or (view.step and view.step.from_stored)
+        base = view.stored_version if reads_stored else None
         mark = Watermark(plan.store_id, plan.attempt, plan.epoch, inputs, view.program, base)
         values = (view.view_id, str(plan.epoch), mark.to_json())
-        symbol = quote(f"{view.name}@target")
+        if sql.startswith(("MERGE", "INSERT")):
+            symbol = quote(f"{view.name}@target")
+            sql = sql.replace(symbol, table_at(self.places.path(view.name)), 1)
         self.session.set(dict(zip(TRANSACTION, values, strict=True)))
         try:
-            rows = self.session.run(
-                sql.replace(symbol, table_at(self.places.path(view.name)), 1)
-                if sql.startswith(("MERGE", "INSERT"))
-                else sql
-            )
+            rows = self._write(view, sql)
         finally:
             self.session.unset(TRANSACTION)
+        reach("after_write")
         state = stored_state(self.places.log(view.name))
         if state is None or state.foreign or state.watermark.attempt != plan.attempt:
-            raise RaceLostError(
-                f'another process wrote view "{view.name}" at the same time',
-                detail="Nothing is published by this process.",
-                hint="Run: hybridview refresh",
-            )
-        self.written.append(view.name)
+            raise self._race_lost(view)
+        self.written[view.name] = (state.claimed_at, state.table_id)
         return rows
+
+    def _write(self, view: ViewPlan, sql: str) -> list[tuple[Any, ...]]:
+        """Run a statement; again if it lost against a commit that moved files and no rows."""
+        for number in range(RETRIES):
+            try:
+                reach("during_write")
+                return self.session.run(sql)
+            except spark_errors() as error:
+                if not is_conflict(error) or number + 1 == RETRIES:
+                    raise
+            state = stored_state(self.places.log(view.name))
+            if state is not None and state.claimed_at > (view.stored_version or 0):
+                raise self._race_lost(view)
+            if isinstance(view.step, Apply) and (state is None or state.foreign):
+                raise RefreshFailedError(
+                    f'view "{view.name}" was changed by hand while it was refreshed',
+                    hint=run("refresh", view.name),
+                )
+            time.sleep(PAUSE * 2**number)
+        raise AssertionError("unreachable")
+
+    def _race_lost(self, view: ViewPlan) -> RaceLostError:
+        return RaceLostError(
+            f'another process wrote view "{view.name}" at the same time',
+            detail="Nothing is published by this process.",
+            hint=run("refresh"),
+        )
 
     def _done(
         self,
@@ -257,10 +319,9 @@ class Runner:
         started: float,
         rows: Mapping[str, int] | None = None,
     ) -> ViewState:
-        version, table_id = view.stored_version, view.stored_id
+        version, table_id = view.kept.version, view.kept.table_id
         if view.name in self.written:
-            info = self.places.log(view.name).info()
-            version, table_id = info.version, info.id
+            version, table_id = self.written[view.name]
         method = view.step.method if isinstance(view.step, Apply) else ""
         return ViewState(
             view.name,
@@ -275,6 +336,7 @@ class Runner:
             "",
             method,
             self.plan.epoch,
+            view.program,
         )
 
     def _kept(
@@ -284,16 +346,21 @@ class Runner:
         return ViewState(
             view.name,
             view.view_id,
-            view.stored_version,
-            view.stored_id,
-            dict(view.stored_inputs or {}),
+            view.kept.version,
+            view.kept.table_id,
+            dict(view.kept.inputs),
             executed.value,
             reason,
             round(time.monotonic() - started, 3),
             {},
             error,
             epoch=self.plan.epoch,
+            program=view.kept.program,
         )
+
+
+class _TooLarge(Exception):
+    """A change is so large that the view is better recomputed; the text says how large."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,7 +381,7 @@ def _needs_mapping(view: ViewPlan) -> bool:
 
 def _create(view: ViewPlan, target: str, exists: bool, feed: bool) -> str:
     """Return the head of the statement that makes a view's table."""
-    properties = {FEED_PROPERTY: str(feed).lower(), "hybridview.view": view.name}
+    properties = {FEED_PROPERTY: str(feed).lower(), "hybridview.view": view.name, **KEPT}
     if _needs_mapping(view):
         properties["delta.columnMapping.mode"] = "name"
     parts = [f"CREATE {'OR REPLACE ' if exists else ''}TABLE {target} USING delta"]

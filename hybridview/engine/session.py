@@ -1,11 +1,30 @@
-"""The session port: SQL text in, rows out. One implementation, for a Spark session in process."""
+"""The session port: SQL text in, rows out; and its implementation for a session in process."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any, Protocol
 
 from hybridview.compiler.statements import literal, quote
+from hybridview.deltalog import field_type
+
+LITERALS = {
+    # Values stand in our statements as literals; a "${...}" in one is no variable.
+    "spark.sql.variable.substitute": "false",
+    # And what `literal` and `quote` write must mean the same in every session.
+    "spark.sql.parser.escapedStringLiterals": "false",
+    "spark.sql.ansi.doubleQuotedIdentifiers": "false",
+}
+"""Settings under which names and values cannot break out of their quotes."""
+
+OWN_SETTINGS = {
+    **LITERALS,
+    # Delta refuses versions and changes older than a table's file retention even where VACUUM
+    # never ran. Whether their files are still there is looked up before a refresh is planned.
+    "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration": "false",
+}
+"""Settings of the sessions the engine makes for itself."""
 
 
 class Session(Protocol):
@@ -22,6 +41,8 @@ class Session(Protocol):
     def unset(self, names: tuple[str, ...]) -> None: ...
 
     def setting(self, name: str) -> str: ...
+
+    def settings(self) -> dict[str, str]: ...
 
     def register_feed(self, name: str, path: str, start: int, end: int) -> None: ...
 
@@ -47,7 +68,15 @@ class SparkPort:
 
     def describe(self, query: str) -> list[tuple[str, str]]:
         """Return a query's column names and types by Spark's own analysis; runs no job."""
-        return [(row[0], row[1]) for row in self.spark.sql(f"DESCRIBE QUERY {query}").collect()]
+        rows = self.spark.sql(f"DESCRIBE QUERY {query}").collect()
+        if not any("struct<" in row[1] for row in rows):
+            return [(row[0], row[1]) for row in rows]
+        # Spark shows the fields of a struct without quotes, and the first 25 only.
+        fields = json.loads(self.spark.sql(query).schema.json())["fields"]
+        return [
+            (row[0], field_type(field) if "struct<" in row[1] else row[1])
+            for row, field in zip(rows, fields, strict=True)
+        ]
 
     def frame(self, query: str) -> Any:
         """Return a query as a DataFrame, for the user."""
@@ -64,6 +93,10 @@ class SparkPort:
     def setting(self, name: str) -> str:
         return str(self.spark.conf.get(name))
 
+    def settings(self) -> dict[str, str]:
+        """Return all settings of the session."""
+        return dict(self.spark.conf.getAll)
+
     def register_feed(self, name: str, path: str, start: int, end: int) -> None:
         """Make a table's change feed readable under a name.
 
@@ -77,8 +110,7 @@ class SparkPort:
     def writer(self) -> Session:
         """Return a session of its own: settings that carry transaction ids must not leak."""
         session = SparkPort(self.spark.newSession())
-        # Values stand in our statements as literals; a "${...}" in one is no variable.
-        session.set({"spark.sql.variable.substitute": "false"})
+        session.set(OWN_SETTINGS)
         return session
 
     def cancel(self) -> None:

@@ -12,15 +12,59 @@ from hybridview.errors import (
     HybridviewError,
     RefreshFailedError,
     RejectedQueryError,
+    run,
 )
 
 
 def spark_errors() -> tuple[type[BaseException], ...]:
     """Return the exceptions Spark may raise; imported late, to keep metadata commands light."""
-    from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
+    try:
+        from py4j.protocol import Py4JError
+    except ImportError:  # a client of Spark Connect does without
+        return (PySparkException,)
     return (PySparkException, Py4JError)
+
+
+def why_recompute(error: BaseException) -> str:
+    """Say why a change that failed is no reason for the view itself to fail; empty if it is.
+
+    A change may pass a limit that the view's own sums keep: the sum of a large batch, say, of which
+    most cancels. And a change may be gone while the rows are there.
+    """
+    text = str(error)
+    if any(sign in text for sign in OVERFLOW):
+        return "a sum in the change does not fit its type"
+    if any(sign in text for sign in GONE):
+        return f"files of the change are gone ({first_line(error)})"
+    return ""
+
+
+OVERFLOW = (TOO_LARGE, "[ARITHMETIC_OVERFLOW", "[NUMERIC_VALUE_OUT_OF_RANGE")
+GONE = ("FILE_NOT_EXIST", "DELTA_CHANGE_DATA_FILE_NOT_FOUND", "DELTA_FILE_NOT_FOUND")
+REFUSED_FEED = ("DELTA_CHANGE_DATA_FEED_INCOMPATIBLE", "DELTA_MISSING_CHANGE_DATA")
+CONFLICTS = (
+    "DELTA_CONCURRENT_",
+    "DELTA_METADATA_CHANGED",
+    "DELTA_PROTOCOL_CHANGED",
+    "ConcurrentAppendException",
+    "ConcurrentDeleteReadException",
+    "ConcurrentDeleteDeleteException",
+    "ConcurrentTransactionException",
+    "MetadataChangedException",
+    "ProtocolChangedException",
+)
+
+
+def refuses_feed(error: BaseException) -> bool:
+    """Say whether Delta cannot give a range of the change feed, though the versions are there."""
+    return any(sign in str(error) for sign in REFUSED_FEED)
+
+
+def is_conflict(error: BaseException) -> bool:
+    """Say whether a commit lost against another one that came at the same time."""
+    return any(sign in f"{type(error).__name__} {error}" for sign in CONFLICTS)
 
 
 def first_line(error: BaseException) -> str:
@@ -40,17 +84,17 @@ def as_refresh_error(view: str, error: BaseException) -> HybridviewError:
         return CorruptionError(
             f'view "{view}" does not hold the rows this change takes away',
             detail="Its table was changed in a way its record does not know.",
-            hint=f"Run: hybridview refresh {view} --strategy snapshot, then: hybridview doctor",
+            hint=run("refresh", view, "--strategy", "snapshot"),
         )
     if TOO_LARGE in text:
         return RefreshFailedError(
             f'view "{view}" has a sum of more than 37 digits, which cannot be added to exactly',
-            hint=f"Run: hybridview refresh {view} --strategy snapshot",
+            hint=run("refresh", view, "--strategy", "snapshot"),
         )
     return RefreshFailedError(
         f'view "{view}" could not be refreshed',
         detail=first_line(error),
-        hint=f"See its plan with: hybridview explain {view}",
+        hint=run("explain", view),
     )
 
 

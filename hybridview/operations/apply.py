@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -10,6 +11,8 @@ from hybridview.errors import CycleError, NameTakenError, UsageError
 from hybridview.operations.context import Context
 from hybridview.operations.define import create_view
 from hybridview.operations.drop import drop_view
+from hybridview.plan.compiled import compile_record
+from hybridview.plan.sources import changed_column
 from hybridview.sql.parse import Definition, parse_definition, parse_query
 from hybridview.sql.resolve import sources
 
@@ -33,7 +36,7 @@ def plan_apply(context: Context, folder: Path) -> tuple[Action, ...]:
         )
     catalog = context.catalog()
     found = _read(folder)
-    actions = [_compare(catalog, name, found[name]) for name in _ordered(found)]
+    actions = [_compare(context, catalog, name, found[name]) for name in _ordered(found)]
     for view in reversed(catalog.ordered()):
         if view.name.lower() not in found and not view.state_of:
             actions.append(Action("drop", view.name, "no file defines it"))
@@ -66,7 +69,7 @@ def read_view_file(path: Path) -> str:
         raise UsageError(
             f"{path} is not a UTF-8 text file",
             detail=f"Byte {error.start} cannot be read.",
-            hint=f"Convert it: iconv -f LATIN1 -t UTF-8 {path}",
+            hint=f"Convert it: iconv -f LATIN1 -t UTF-8 {shlex.quote(str(path))}",
         ) from None
 
 
@@ -113,7 +116,7 @@ def _ordered(found: dict[str, Definition]) -> list[str]:
     return order
 
 
-def _compare(catalog: Catalog, name: str, definition: Definition) -> Action:
+def _compare(context: Context, catalog: Catalog, name: str, definition: Definition) -> Action:
     shown = definition.name or name
     old: ViewRecord | None = catalog.views.get(name)
     if old is None:
@@ -130,4 +133,9 @@ def _compare(catalog: Catalog, name: str, definition: Definition) -> Action:
     ]
     if changed:
         return Action("replace", old.name, f"{', '.join(changed)} changed", definition)
+    for source, used in compile_record(old).uses.items():
+        now = context.schema(catalog, source)
+        problem = changed_column(used, now.columns if now else ())
+        if problem:
+            return Action("replace", old.name, f"{problem} in {source}", definition)
     return Action("keep", old.name, "unchanged", definition)

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hybridview.catalog import Catalog, FolderCatalog, TableRecord, ViewRecord
-from hybridview.deltalog import FolderLog
-from hybridview.engine.session import Session, SparkPort
+from hybridview.catalog import FOLDER, Catalog, FolderCatalog, TableRecord, ViewRecord
+from hybridview.deltalog import FolderLog, LogGap
+from hybridview.engine.connect import port_of
+from hybridview.engine.session import Session
 from hybridview.errors import UnknownTableError, UnknownViewError
+from hybridview.inside import inside
 from hybridview.operations.suggest import closest
+from hybridview.redact import learn
+from hybridview.schema import TableSchema
 
 TABLES = "tables"
 VIEWS = "views"
+CLOUDS = ("AWS_", "AZURE_", "GOOGLE_")
+"""Environment variables of these families may hold credentials of a storage."""
 
 
 @dataclass
@@ -29,6 +36,9 @@ class Context:
     _worker: Session | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
+        learn(self.spark_settings)
+        learn({name: value for name, value in os.environ.items() if name.startswith(CLOUDS)})
+        inside(self.root, FOLDER)
         self.ledger = FolderCatalog(self.root)
 
     def catalog(self) -> Catalog:
@@ -38,11 +48,12 @@ class Context:
         """Return the user's session, or start a local one."""
         if self._port is None:
             if self.spark is not None:
-                self._port = SparkPort(self.spark)
+                self._port = port_of(self.spark)
             else:
                 from hybridview.engine.local import start_local
 
                 self._port = start_local(self.spark_settings)
+            learn(self._port.settings())
         return self._port
 
     def worker(self) -> Session:
@@ -63,7 +74,8 @@ class Context:
         return location if location.is_absolute() else self.root / location
 
     def view_path(self, record: ViewRecord) -> Path:
-        return self.root / VIEWS / record.folder
+        """Return the folder of a view; refuses one that leads out of the store."""
+        return inside(self.root, VIEWS, record.folder)
 
     def path(self, catalog: Catalog, name: str) -> Path:
         table = catalog.tables.get(name.lower())
@@ -73,6 +85,17 @@ class Context:
 
     def log(self, catalog: Catalog, name: str) -> FolderLog:
         return FolderLog(self.path(catalog, name))
+
+    def schema(self, catalog: Catalog, name: str) -> TableSchema | None:
+        """Return the columns of a view, or those a table has now; None if there is neither."""
+        known = catalog.schema(name)
+        table = catalog.tables.get(name.lower())
+        if known is None or table is None:
+            return known
+        try:
+            return TableSchema(table.name, FolderLog(self.table_path(table)).info().columns)
+        except LogGap:
+            return known
 
     def location_of(self, path: Path) -> str:
         """Return how to record a folder: relative to the store if it lies inside."""

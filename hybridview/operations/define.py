@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import re
 import uuid
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TypeGuard
 
 from sqlglot import exp
 
 from hybridview.algebra.expressions import Named
 from hybridview.algebra.plan import Project
 from hybridview.catalog import Catalog, ViewRecord, as_payload
+from hybridview.compiler.identity import read_type
 from hybridview.compiler.render import render, text
 from hybridview.compiler.state import SUFFIX
 from hybridview.compiler.view import arguments, needs_state, plan_view
-from hybridview.engine.session import Session, quote, temp_view
+from hybridview.engine.session import Session, literal, quote, table_at, temp_view
 from hybridview.engine.spark_errors import as_query_error, spark_errors
 from hybridview.errors import (
     ColumnNamesError,
@@ -29,6 +32,7 @@ from hybridview.errors import (
     UnstorableTypeError,
     UnsupportedSourceError,
     UsageError,
+    command,
 )
 from hybridview.operations.context import Context
 from hybridview.operations.names import check_name, folder_name
@@ -39,11 +43,13 @@ from hybridview.schema import HIDDEN, RESERVED_COLUMNS, Column, TableSchema
 from hybridview.sql.load import with_list
 from hybridview.sql.parse import Definition, parse_definition, parse_query
 from hybridview.sql.resolve import NoRule, UnknownTable, Unresolved, resolve, sources
+from hybridview.sql.uses import used_columns
 
 SETTINGS = ("spark.sql.session.timeZone", "spark.sql.ansi.enabled", "spark.sql.caseSensitive")
 """Session settings that change a query's answer; kept with the view."""
 
 UNSTORABLE = re.compile(r"\b(void|interval)\b")
+TYPE_CHECK = "spark.databricks.delta.schema.typeCheck.enabled"
 
 
 def create_view(
@@ -63,15 +69,20 @@ def create_view(
     parsed = parse_query(definition)
     tables = _sources(definition, parsed)
     catalog = discover(context, catalog, tables)
-    schemas = _schemas(catalog, definition, parsed, tables, wanted)
+    schemas = _schemas(context, catalog, definition, parsed, tables, wanted)
     _check_columns(definition, parsed, schemas)
     _check_cycle(catalog, wanted, tuple(schemas))
     settings = {key: context.port().setting(key) for key in SETTINGS}
     context.worker().set(settings)
-    record = _analyse(context.worker(), definition, parsed, wanted, schemas, old)
-    record = dataclasses.replace(record, settings=settings)
+    record = _analyse(context.worker(), definition, parsed, wanted, schemas, settings, old)
     records = _with_state(context.worker(), record, parsed, schemas, catalog)
-    context.ledger.append_all([("view", as_payload(r)) for r in records])
+    entries = [("view", as_payload(r)) for r in records]
+    if old is not None and old.state and not records[-1].state:
+        entries.append(("view_dropped", {"name": old.state}))
+    context.ledger.append_all(entries)
+    if old is not None and old.comment != record.comment and context.log(catalog, wanted).exists():
+        table = table_at(str(context.view_path(record).resolve()))
+        context.worker().run(f"COMMENT ON TABLE {table} IS {literal(record.comment)}")
     return records[-1]
 
 
@@ -96,8 +107,9 @@ def _with_state(
     name = f"{view.name}{SUFFIX}"
     definition = Definition(name, with_list(view.query, found.columns), source=view.source)
     old = catalog.views.get(name.lower())
-    kept = _analyse(session, definition, parse_query(definition), name, schemas, old)
-    kept = dataclasses.replace(kept, state_of=view.name, settings=view.settings)
+    parsed = parse_query(definition)
+    kept = _analyse(session, definition, parsed, name, schemas, view.settings, old)
+    kept = dataclasses.replace(kept, state_of=view.name)
     return (kept, dataclasses.replace(view, state=name))
 
 
@@ -123,7 +135,7 @@ def _sources(definition: Definition, parsed: exp.Query) -> tuple[str, ...]:
             name, location = parts[-1], ".".join(parts)
             if parts[0].lower() == "delta":
                 name, location = Path(parts[-1]).name, parts[-1]
-            hint = f"Register it: hybridview table add {name} {location}"
+            hint = f"Register it: {command('table', 'add', name, location)}"
             raise UnsupportedSourceError(
                 f'"{".".join(parts)}" is not a table of the store',
                 where=definition.place(table),
@@ -135,6 +147,7 @@ def _sources(definition: Definition, parsed: exp.Query) -> tuple[str, ...]:
 
 
 def _schemas(
+    context: Context,
     catalog: Catalog,
     definition: Definition,
     parsed: exp.Query,
@@ -144,7 +157,7 @@ def _schemas(
     """Return the sources' columns under their registered names."""
     found: dict[str, TableSchema] = {}
     for name in names:
-        schema = catalog.schema(name)
+        schema = context.schema(catalog, name)
         if name.lower() == view.lower():
             raise CycleError(
                 f'view "{view}" would read itself', where=_place(definition, parsed, name)
@@ -155,7 +168,7 @@ def _schemas(
                 f'there is no table or view "{name}"',
                 where=_place(definition, parsed, name),
                 detail=closest(name, known, "tables and views"),
-                hint=f"Register it: hybridview table add {name} PATH",
+                hint=f"Register it: {command('table', 'add', name, 'PATH')}",
             )
         found.setdefault(schema.name, schema)
     return found
@@ -213,6 +226,7 @@ def _analyse(
     parsed: exp.Query,
     name: str,
     schemas: Mapping[str, TableSchema],
+    settings: Mapping[str, str],
     old: ViewRecord | None,
 ) -> ViewRecord:
     """Let Spark name and type the view's columns, over empty tables of the same columns."""
@@ -225,9 +239,11 @@ def _analyse(
         raise as_query_error(error, definition.source) from None
     columns = tuple(Column(column, kind) for column, kind in described)
     _check_output(definition, columns)
+    _check_collations(session, definition, columns)
     _check_cluster(definition, columns)
-    return ViewRecord(
-        str(uuid.uuid4()),
+    record = ViewRecord(
+        # A view keeps its id over redefinition, and with it its history and its table.
+        old.id if old else str(uuid.uuid4()),
         old.name if old else name,
         old.folder if old else folder_name(name),
         definition.query,
@@ -237,12 +253,30 @@ def _analyse(
         columns,
         {s.name: s.columns for s in schemas.values()},
         _argument_types(session, parsed, schemas, columns),
-        {},
+        settings,
         definition.source,
         datetime.now(UTC).isoformat(timespec="seconds"),
         line=definition.position(None).line,
         column=definition.position(None).column,
+        program=_program(definition.query, columns),
     )
+    return dataclasses.replace(record, program=old.program) if _same(old, record) else record
+
+
+def _program(query: str, columns: tuple[Column, ...]) -> str:
+    """Name a way to compute rows; a definition made anew is another one, even if it reads alike."""
+    parts = (str(uuid.uuid4()), query, *(f"{c.name}:{c.type}" for c in columns))
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+
+def _same(old: ViewRecord | None, new: ViewRecord) -> TypeGuard[ViewRecord]:
+    """Say whether a definition computes and lays out what the old one did: then its rows stay."""
+    return old is not None and _meaning(old) == _meaning(new)
+
+
+def _meaning(view: ViewRecord) -> tuple[object, ...]:
+    uses = used_columns(view.query, parse_query(Definition(view.name, view.query)), view.sources)
+    return (view.query, view.columns, uses, view.cluster_by, dict(view.settings))
 
 
 def _empty(schema: TableSchema) -> str:
@@ -267,6 +301,13 @@ def _check_output(definition: Definition, columns: tuple[Column, ...]) -> None:
                 detail=f"Names starting with {HIDDEN} and the change feed's columns are reserved.",
                 hint="Name it differently with AS.",
             )
+        if "`" in column.name:
+            raise ReservedNameError(
+                f'"{column.name}" cannot be the name of a column',
+                where=definition.source,
+                detail="Delta Lake cannot merge into a table with a backtick in a column's name.",
+                hint="Name it differently with AS.",
+            )
         if UNSTORABLE.search(column.type.lower()):
             raise UnstorableTypeError(
                 f'column "{column.name}" has type {column.type}, which a table cannot store',
@@ -274,6 +315,19 @@ def _check_output(definition: Definition, columns: tuple[Column, ...]) -> None:
                 hint=f"Cast it: CAST(... AS STRING) AS {quote(column.name)}",
             )
         seen.add(lowered)
+
+
+def _check_collations(
+    session: Session, definition: Definition, columns: tuple[Column, ...]
+) -> None:
+    """Refuse collated strings, which Delta Lake does not store unless its check is off."""
+    found = next((c for c in columns if read_type(c.type).holds("collated")), None)
+    if found is not None and session.setting(TYPE_CHECK).lower() != "false":
+        raise UnstorableTypeError(
+            f'column "{found.name}" has type {found.type}, which Delta Lake does not store',
+            where=definition.source,
+            hint=f"Cast it: CAST(... AS STRING) AS {quote(found.name)}",
+        )
 
 
 def _check_cluster(definition: Definition, columns: tuple[Column, ...]) -> None:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import shlex
 from dataclasses import dataclass
 from importlib import metadata
 
 from hybridview.catalog import FORMAT
 from hybridview.engine.local import check_java
-from hybridview.errors import HybridviewError
+from hybridview.errors import HybridviewError, run
 from hybridview.operations.context import VIEWS, Context
-from hybridview.operations.status import status
+from hybridview.operations.duration import spoken
+from hybridview.operations.orphans import orphans, unknown
+from hybridview.operations.status import TableStatus, status
 from hybridview.watermark import stored_state
 
 
@@ -35,8 +38,8 @@ def doctor(context: Context) -> tuple[Finding, ...]:
     now = status(context)
     for table in now.tables:
         fine = not table.detail
-        hint = f"Run: hybridview table add {table.name} PATH --replace" if not fine else ""
-        detail = table.detail or f"version {table.version}"
+        hint = run("table", "add", table.name, "PATH", "--replace") if not fine else ""
+        detail = table.detail or f"version {table.version}{_kept(table)}"
         findings.append(Finding(fine, f"table {table.name}", detail, hint))
     for view in now.views:
         record = catalog.views[view.name.lower()]
@@ -46,20 +49,26 @@ def doctor(context: Context) -> tuple[Finding, ...]:
                 f"commit {state.foreign.version} ({state.foreign.operation}, "
                 f"{state.foreign.user}) changed rows behind hybridview's back"
             )
-            hint = f"Run: hybridview refresh {record.name}"
+            hint = run("refresh", record.name)
             findings.append(Finding(False, f"view {view.name}", detail, hint))
             continue
-        fine = view.state in ("fresh", "behind", "new")
+        fine = view.state in ("fresh", "behind", "new") and not view.warning
         findings.append(
             Finding(
                 fine,
                 f"view {view.name}",
-                view.detail or view.state,
-                "" if fine else f"Run: hybridview refresh {view.name}",
+                view.warning or view.detail or view.state,
+                "" if fine else run("refresh", view.name),
             )
         )
-    findings += _orphans(context, {r.folder for r in catalog.views.values()})
+    findings += _orphans(context)
     return tuple(findings)
+
+
+def _kept(table: TableStatus) -> str:
+    """Say how long a table's changes stay readable, and who has not seen them all."""
+    kept = f", changes kept {spoken(table.kept)}" if table.kept is not None else ""
+    return kept + (f", needed by {', '.join(table.needed_by)}" if table.needed_by else "")
 
 
 def _java() -> Finding:
@@ -79,15 +88,22 @@ def _versions() -> Finding:
 def _writable(context: Context) -> Finding:
     if os.access(context.root, os.W_OK):
         return Finding(True, "folder", "writable")
-    return Finding(False, "folder", "not writable", f"Check who owns it: ls -ld {context.root}")
+    return Finding(
+        False,
+        "folder",
+        "not writable",
+        f"Check who owns it: {shlex.join(('ls', '-ld', str(context.root)))}",
+    )
 
 
-def _orphans(context: Context, known: set[str]) -> list[Finding]:
-    folder = context.root / VIEWS
-    if not folder.is_dir():
-        return []
+def _orphans(context: Context) -> list[Finding]:
+    ours = orphans(context)
     return [
-        Finding(False, f"folder views/{path.name}", "no view uses it", f"Remove: rm -r {path}")
-        for path in sorted(folder.iterdir())
-        if path.is_dir() and path.name not in known
+        Finding(
+            False,
+            f"folder {VIEWS}/{path.name}",
+            "no view uses it",
+            run("maintain") if path.name in ours else f"Remove: rm -r {shlex.quote(str(path))}",
+        )
+        for path in unknown(context)
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 
-from hybridview.errors import InUseError
+from hybridview.errors import InUseError, run
 from hybridview.operations.context import Context, view_named
 
 
@@ -26,14 +26,18 @@ def drop_view(context: Context, name: str, cascade: bool = False) -> tuple[str, 
         raise InUseError(
             f'view "{view.name}" is read by other views',
             detail=f"Views: {', '.join(readers)}.",
-            hint=f"Run: hybridview drop {view.name} --cascade",
+            hint=run("drop", view.name, "--cascade"),
         )
+    groups = []
     for dropped in order:
         record = catalog.views[dropped.lower()]
-        records = [record, *([catalog.views[record.state.lower()]] if record.state else [])]
+        groups.append([record, *([catalog.views[record.state.lower()]] if record.state else [])])
+    # Before anything goes: a folder that leads out of the store stops it all.
+    folders = {r.id: context.view_path(r) for records in groups for r in records}
+    for records in groups:
         # The record goes first: a folder without a record is an orphan, a record without its
         # folder would be a broken view.
         context.ledger.append_all([("view_dropped", {"name": r.name, "id": r.id}) for r in records])
         for r in records:
-            shutil.rmtree(context.view_path(r), ignore_errors=True)
+            shutil.rmtree(folders[r.id], ignore_errors=True)
     return tuple(order)

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import re
+import unicodedata
+from pathlib import Path
 
-from hybridview.errors import ReservedNameError
+from hybridview.errors import ReservedNameError, UsageError
 from hybridview.schema import HIDDEN, RESERVED_COLUMNS
 
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,99}")
+_UNSEEN = ("Cc", "Cf", "Cs", "Zl", "Zp")
+"""Control characters, marks that turn text around, halves of characters, line separators."""
+
+_UNREADABLE = re.compile(r"[%\\\x00-\x1f\x7f]")
+"""Delta logs are read by a library that takes these in a path for something else."""
+_UNWRITABLE = re.compile(r"[%\\\x00-\x1f\x7f|^\[\]]")
 
 
 def check_name(name: str, what: str) -> None:
@@ -20,10 +28,31 @@ def check_name(name: str, what: str) -> None:
         problem = f"Names starting with {HIDDEN} and the change feed's own columns are reserved."
     elif "@" in name or "`" in name:
         problem = "The characters @ and ` mark relations inside a refresh."
+    elif any(unicodedata.category(c) in _UNSEEN for c in name):
+        problem = "It has line breaks or other characters that cannot be seen."
     if problem:
         raise ReservedNameError(
-            f'"{name}" cannot be the name of a {what}', detail=problem, hint="Choose another name."
+            f"{_shown(name)} cannot be the name of a {what}",
+            detail=problem,
+            hint="Choose another name.",
         )
+
+
+def check_path(path: Path, written: bool = False) -> None:
+    """Refuse a folder whose log would be looked for in another place, or not be found."""
+    full = str(path) if "\0" in str(path) else str(path.resolve())
+    found = (_UNWRITABLE if written else _UNREADABLE).search(full)
+    if found:
+        raise UsageError(
+            f"{_shown(full)} cannot be used",
+            detail=f"The character {found[0]!r} in a path is not read as it stands.",
+            hint="Rename the folder, or choose another one.",
+        )
+
+
+def _shown(text: str) -> str:
+    """Return a text in quotes, with what cannot be seen made visible."""
+    return f'"{text}"' if text.isprintable() else repr(text)
 
 
 def folder_name(name: str) -> str:

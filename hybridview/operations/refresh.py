@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from hybridview.catalog import Catalog, RefreshRecord, TableRecord, ViewState
 from hybridview.deltalog import FolderLog, LogGap, pin
 from hybridview.engine.faults import reach
 from hybridview.engine.runner import Listener, Places, Runner
-from hybridview.errors import HybridviewError, TableMissingError, TableReplacedError
+from hybridview.errors import HybridviewError, TableMissingError, TableReplacedError, run
 from hybridview.operations.context import Context, view_named
-from hybridview.plan.build import BasePin, Request, build
+from hybridview.operations.levels import cuts, is_complete
+from hybridview.operations.lock import WAIT, slot
+from hybridview.plan.build import Request, build
+from hybridview.plan.sources import BasePin
 from hybridview.plan.steps import RefreshPlan
-from hybridview.schema import Executed, Strategy
+from hybridview.schema import TROUBLE, Executed, Strategy, VersionVector
 from hybridview.watermark import StoredState, stored_state
 
 
@@ -28,10 +31,12 @@ class RefreshResult:
     attempt: str
     views: tuple[ViewState, ...]
     seconds: float
+    epochs: tuple[int, ...] = ()
+    """All epochs it published; several if a view wants every state of its tables."""
 
     @property
     def ok(self) -> bool:
-        return all(v.executed not in (Executed.FAILED, Executed.STALE) for v in self.views)
+        return all(v.executed not in TROUBLE for v in self.views)
 
 
 class Interrupted(Exception):
@@ -48,16 +53,33 @@ def plan_refresh(
     views: tuple[str, ...] = (),
     strategy: Strategy | None = None,
     default: Strategy = Strategy.HYBRID,
+    at: Mapping[str, int] | None = None,
 ) -> RefreshPlan:
-    """Pin all versions and plan; starts no Spark and writes nothing."""
-    catalog = context.catalog()
+    """Pin all versions and plan; starts no Spark and writes nothing.
+
+    `at` gives the versions of base tables, by lower-case name, instead of the newest.
+    """
+    return _plan(context, context.catalog(), views, strategy, default, at)[0]
+
+
+def _plan(
+    context: Context,
+    catalog: Catalog,
+    views: tuple[str, ...],
+    strategy: Strategy | None,
+    default: Strategy,
+    at: Mapping[str, int] | None,
+) -> tuple[RefreshPlan, VersionVector]:
+    """Return the plan, and the versions it is pinned at."""
     wanted = _with_parents(catalog, views)
     states = {v.name.lower(): stored_state(context.log(catalog, v.name)) for v in catalog.ordered()}
     named = tuple(view_named(catalog, name).name for name in views)
     request = Request(
         wanted, named, strategy, default, _next_epoch(catalog, states), str(uuid.uuid4())
     )
-    return build(catalog, _pins(context, catalog, wanted), states, request)
+    pins = pin_tables(context, catalog, wanted, at)
+    versions = {p.table_id: p.version for p in pins.values() if p.problem is None}
+    return build(catalog, pins, states, request), versions
 
 
 def refresh(
@@ -66,15 +88,60 @@ def refresh(
     strategy: Strategy | None = None,
     default: Strategy = Strategy.HYBRID,
     listener: Listener | None = None,
-    started: Callable[[RefreshPlan], None] | None = None,
+    wait: float = WAIT,
+    waiting: Callable[[str], None] | None = None,
 ) -> RefreshResult:
-    """Bring views up to date and publish one epoch."""
+    """Bring views up to date and publish one epoch; several if a view wants every state."""
+    begun = time.monotonic()
+    with slot(context, wait, waiting):
+        catalog = context.catalog()
+        wanted = _with_parents(catalog, views)
+        complete = tuple(n for n in wanted if is_complete(catalog.views[n.lower()]))
+        if not complete:
+            result = _refresh_once(context, views, strategy, default, listener)
+            return replace(result, seconds=round(time.monotonic() - begun, 3))
+        pins = pin_tables(context, catalog, wanted)
+        newest = {name: p.version for name, p in pins.items() if p.problem is None}
+        behind: list[RefreshResult] = []
+        rest: tuple[str, ...] = views
+        for cut in cuts(context, catalog, complete, newest):
+            behind.append(_refresh_once(context, complete, strategy, default, listener, cut))
+            if not behind[-1].ok:
+                # To go on would skip a state of these views. The others are not concerned.
+                rest = tuple(n for n in wanted if n not in complete)
+                break
+        if rest or not behind or behind[-1].ok:
+            last = _refresh_once(context, rest, strategy, default, listener, newest)
+            behind.append(last)
+        return _together(behind, round(time.monotonic() - begun, 3))
+
+
+def _together(results: list[RefreshResult], seconds: float) -> RefreshResult:
+    """Return several epochs as one result: the last state of each view that did something."""
+    states: dict[str, ViewState] = {}
+    for result in results:
+        for state in result.views:
+            if state.name not in states or state.executed != Executed.NONE:
+                states[state.name] = state
+    epochs = tuple(e for r in results for e in r.epochs)
+    newest = epochs[-1] if epochs else None
+    return RefreshResult(newest, results[-1].attempt, tuple(states.values()), seconds, epochs)
+
+
+def _refresh_once(
+    context: Context,
+    views: tuple[str, ...],
+    strategy: Strategy | None,
+    default: Strategy,
+    listener: Listener | None,
+    at: Mapping[str, int] | None = None,
+) -> RefreshResult:
+    """Pin, plan, run and publish one epoch."""
     begun = time.monotonic()
     started_at = datetime.now(UTC).isoformat(timespec="seconds")
-    plan = plan_refresh(context, views, strategy, default)
-    if started is not None:
-        started(plan)
     catalog = context.catalog()
+    plan, pins = _plan(context, catalog, views, strategy, default, at)
+    reach("planned")
     states = _execute(context, catalog, plan, listener)
     seconds = round(time.monotonic() - begun, 3)
     if not _worth_publishing(catalog, states):
@@ -87,9 +154,13 @@ def refresh(
         started_at,
         seconds,
         (*states, *_untouched(catalog, states)),
+        pins,
     )
+    reach("during_publish")
     context.ledger.publish(record, catalog.store_id)
-    return RefreshResult(plan.epoch, plan.attempt, _own(catalog, states), seconds)
+    reach("after_publish")
+    own = _own(catalog, states)
+    return RefreshResult(plan.epoch, plan.attempt, own, seconds, (plan.epoch,))
 
 
 def _own(catalog: Catalog, states: tuple[ViewState, ...]) -> tuple[ViewState, ...]:
@@ -139,7 +210,12 @@ def _next_epoch(catalog: Catalog, states: dict[str, StoredState | None]) -> int:
     return 1 + max([catalog.epoch, *used])
 
 
-def _pins(context: Context, catalog: Catalog, wanted: tuple[str, ...]) -> dict[str, BasePin]:
+def pin_tables(
+    context: Context,
+    catalog: Catalog,
+    wanted: tuple[str, ...],
+    at: Mapping[str, int] | None = None,
+) -> dict[str, BasePin]:
     """Pin every base table the wanted views read, at versions that held together."""
     names = {
         source.lower()
@@ -159,7 +235,7 @@ def _pins(context: Context, catalog: Catalog, wanted: tuple[str, ...]) -> dict[s
                 problems[record.name.lower()] = _missing(context, record)
         return found
 
-    versions = pin(latest)
+    versions = {**pin(latest), **{n: v for n, v in (at or {}).items() if n in names}}
     return {r.name.lower(): _base_pin(context, r, versions, problems) for r in records}
 
 
@@ -172,24 +248,23 @@ def _base_pin(
     name = record.name.lower()
     log = FolderLog(context.table_path(record))
     if name not in versions:
-        return BasePin(record.name, record.table_id, 0, log, problems[name])
+        return BasePin(record.name, record.table_id, 0, log, problem=problems[name])
     info = log.info(versions[name])
     if info.id != record.table_id:
         problem = TableReplacedError(
             f'table "{record.name}" was replaced by another table',
             detail=f"Its Delta table id was {record.table_id} and is {info.id} now.",
-            hint=f"If that is meant, run: hybridview table add {record.name} "
-            f"{context.table_path(record)} --replace",
+            hint=run("table", "add", record.name, str(context.table_path(record)), "--replace"),
         )
-        return BasePin(record.name, info.id, versions[name], log, problem)
-    return BasePin(record.name, info.id, versions[name], log)
+        return BasePin(record.name, info.id, versions[name], log, problem=problem)
+    return BasePin(record.name, info.id, versions[name], log, info)
 
 
 def _missing(context: Context, record: TableRecord) -> TableMissingError:
     return TableMissingError(
         f'table "{record.name}" is gone',
         detail=f"There is no Delta table in {context.table_path(record)}.",
-        hint=f"Put it back, or run: hybridview table add {record.name} NEW_PATH --replace",
+        hint=run("table", "add", record.name, "NEW_PATH", "--replace"),
     )
 
 
@@ -197,22 +272,29 @@ def _worth_publishing(catalog: Catalog, states: tuple[ViewState, ...]) -> bool:
     """Say whether anything differs from the newest epoch: versions, inputs, or trouble."""
     newest = catalog.published()
     for state in states:
-        old = newest.view(state.name) if newest else None
-        if state.executed in (Executed.FAILED, Executed.STALE):
-            return True
+        old = newest.of(state.view_id) if newest else None
         if old is None or (old.version, old.inputs) != (state.version, state.inputs):
             return True
-        if old.executed in (Executed.FAILED, Executed.STALE):
+        # A failure that stands, word for word, is on record already.
+        if _trouble(old) != _trouble(state):
             return True
     return False
 
 
+def _trouble(state: ViewState) -> tuple[str, ...]:
+    if state.executed in TROUBLE:
+        return (state.executed, state.reason, state.error)
+    return ()
+
+
 def _untouched(catalog: Catalog, states: tuple[ViewState, ...]) -> tuple[ViewState, ...]:
     """Return the states of the views this refresh did not ask about, as they were."""
-    done = {s.name.lower() for s in states}
+    done = {s.view_id for s in states}
     newest = catalog.published()
     kept = newest.views if newest else ()
-    known = {v.name.lower(): v.id for v in catalog.views.values()}
+    names = {v.id: v.name for v in catalog.views.values()}
     return tuple(
-        s for s in kept if s.name.lower() not in done and known.get(s.name.lower()) == s.view_id
+        replace(s, name=names[s.view_id])
+        for s in kept
+        if s.view_id not in done and s.view_id in names
     )

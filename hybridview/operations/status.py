@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hybridview.catalog import Catalog, RefreshRecord, ViewRecord
-from hybridview.deltalog import CommitKind, FolderLog, LogGap
+from hybridview.deltalog import FolderLog, LogGap
 from hybridview.operations.context import Context
+from hybridview.operations.duration import seconds
+from hybridview.operations.retention import Need, needs, retention
 from hybridview.plan.compiled import compile_record
+from hybridview.schema import TROUBLE
 from hybridview.watermark import stored_state
 
 
@@ -22,8 +27,16 @@ class ViewStatus:
     executed: str
     rows: int | None
     behind: int
-    """Commits of its tables that it does not reflect and that changed rows."""
+    """Commits that changed rows of what it reads, directly or through views, since."""
     detail: str = ""
+    lag: float = 0.0
+    """Seconds since the oldest of these commits."""
+    late: bool = False
+    """Whether that is more than its property hybridview.target_lag allows."""
+    readable: float | None = None
+    """Seconds for which the changes it has not seen stay readable; None if it has seen all."""
+    warning: str = ""
+    """What threatens these changes, or has befallen them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +47,10 @@ class TableStatus:
     location: str
     version: int | None
     detail: str = ""
+    kept: float | None = None
+    """Seconds for which its changes stay readable."""
+    needed_by: tuple[str, ...] = ()
+    """The views that have not seen all of them; the one with the least time left first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,16 +70,20 @@ class StoreStatus:
 def status(context: Context) -> StoreStatus:
     """Compare every view with the newest versions of what it reads."""
     catalog = context.catalog()
-    tables = tuple(_table(context, catalog, name) for name in sorted(catalog.tables))
+    needed = {
+        view.name: needs(context, catalog, view) for view in catalog.ordered() if not view.state_of
+    }
+    every = sorted((need for found in needed.values() for need in found), key=lambda n: n.until)
+    tables = tuple(_table(context, catalog, name, every) for name in sorted(catalog.tables))
     views: dict[str, ViewStatus] = {}
     for view in catalog.ordered():
         if view.state_of:
             continue
-        views[view.name.lower()] = _view(context, catalog, view, views)
+        views[view.name.lower()] = _view(context, catalog, view, views, needed[view.name])
     return StoreStatus(str(context.root), catalog.epoch, tables, tuple(views.values()))
 
 
-def _table(context: Context, catalog: Catalog, name: str) -> TableStatus:
+def _table(context: Context, catalog: Catalog, name: str, needed: Sequence[Need]) -> TableStatus:
     record = catalog.tables[name]
     path = context.table_path(record)
     try:
@@ -74,15 +95,21 @@ def _table(context: Context, catalog: Catalog, name: str) -> TableStatus:
         detail = "replaced by another table"
     elif not info.has_feed:
         detail = "change feed is off"
-    return TableStatus(record.name, record.location, info.version, detail)
+    views = tuple(need.view for need in needed if need.table == record.name)
+    kept = retention(info.properties).changes
+    return TableStatus(record.name, record.location, info.version, detail, kept, views)
 
 
 def _view(
-    context: Context, catalog: Catalog, view: ViewRecord, done: dict[str, ViewStatus]
+    context: Context,
+    catalog: Catalog,
+    view: ViewRecord,
+    done: dict[str, ViewStatus],
+    needed: tuple[Need, ...],
 ) -> ViewStatus:
     state = catalog.state(view)
     last = catalog.published()
-    found = last.view(view.name) if last else None
+    found = last.of(view.id) if last else None
     if state is None:
         failed = found is not None and found.error
         return ViewStatus(
@@ -97,43 +124,76 @@ def _view(
     log = context.log(catalog, view.name)
     if not log.exists():
         return ViewStatus(view.name, "missing", None, state.executed, None, 0, "its table is gone")
-    behind, detail = _behind(context, catalog, view, dict(state.inputs))
-    what = "behind" if behind else "fresh"
+    unseen, detail = _unseen(context, catalog, view)
+    first = min(needed, key=lambda need: need.until, default=None)
+    if first is not None and first.gone:
+        detail = ""  # a log with gaps is no obstacle: the warning says what follows
+    what = "behind" if unseen or first is not None else "fresh"
     if any(done[s.lower()].state != "fresh" for s in view.sources if s.lower() in done):
         what = "behind" if what == "fresh" else what
     stored = stored_state(log)
     if stored is not None and stored.foreign is not None:
         what, detail = "foreign", f"commit {stored.foreign.version} is not ours"
-    if state.executed in ("failed", "stale"):
+    if state.executed in TROUBLE:
         what = state.executed
         detail = state.reason
-    if detail and not behind and what == "fresh":
+    if detail and not unseen and what == "fresh":
         what = "blocked"
     rows = log.row_count(state.version) if state.version is not None else None
-    return ViewStatus(view.name, what, catalog.epoch, state.executed, rows, behind, detail)
+    now = time.time()
+    lag = max((now - at / 1000 for at in unseen.values()), default=0.0)
+    target = view.properties.get("hybridview.target_lag", "")
+    late = bool(target) and lag > (seconds(target) or 0.0)
+    if late and not detail:
+        detail = f"later than its target lag of {target}"
+    return ViewStatus(
+        view.name,
+        what,
+        catalog.epoch,
+        state.executed,
+        rows,
+        len(unseen),
+        detail,
+        lag,
+        late,
+        first.left(now) if first is not None else None,
+        first.warning(now) if first is not None else "",
+    )
 
 
-def _behind(
-    context: Context, catalog: Catalog, view: ViewRecord, inputs: dict[str, int]
-) -> tuple[int, str]:
-    """Count the row-changing commits of base tables that a view does not reflect."""
-    count = 0
+Unseen = dict[tuple[str, int], int]
+"""Commits by table id and version, with their time in milliseconds."""
+
+
+def _unseen(context: Context, catalog: Catalog, view: ViewRecord) -> tuple[Unseen, str]:
+    """Find the row-changing commits a view does not reflect, and what hinders looking."""
+    state = catalog.state(view)
+    inputs = state.inputs if state is not None else {}
+    found: Unseen = {}
     for source in view.sources:
-        record = catalog.tables.get(source.lower())
-        if record is None:
+        parent = catalog.views.get(source.lower())
+        published = catalog.state(parent) if parent is not None else None
+        if parent is not None:
+            # What the parent has not seen, the child has not seen either.
+            found.update(_unseen(context, catalog, parent)[0])
+        elif source.lower() not in catalog.tables:
             continue
-        log = FolderLog(context.table_path(record))
-        start = inputs.get(record.table_id)
+        log = context.log(catalog, source)
+        table = catalog.tables.get(source.lower())
+        table_id = published.table_id if published else table.table_id if table else ""
+        start = inputs.get(table_id)
         try:
-            latest = log.latest()
             if start is None:
-                return count, f"{source} was replaced"
-            for version in range(start + 1, latest + 1):
-                if log.commit(version).kind is not CommitKind.DATA_FREE:
-                    count += 1
+                return found, f"{source} was replaced"
+            newest = published.version if published else None
+            end = log.latest() if newest is None else newest
+            for version in range(start + 1, end + 1):
+                commit = log.commit(version)
+                if commit.changes_rows:
+                    found[table_id, version] = commit.timestamp
         except LogGap as gap:
-            return count, str(gap)
-    return count, ""
+            return found, str(gap)
+    return found, ""
 
 
 def history(context: Context, limit: int | None = None) -> tuple[RefreshRecord, ...]:

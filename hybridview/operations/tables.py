@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NamedTuple
 
 from hybridview.catalog import Catalog, TableRecord, as_payload
 from hybridview.deltalog import FEED_PROPERTY, FolderLog, LogGap, TableInfo
@@ -15,10 +16,20 @@ from hybridview.errors import (
     NoChangeFeedError,
     NotDeltaError,
     UnknownColumnError,
+    command,
+    run,
 )
+from hybridview.inside import is_folder
 from hybridview.operations.context import TABLES, Context, table_named
-from hybridview.operations.names import check_name
+from hybridview.operations.names import check_name, check_path
 from hybridview.operations.suggest import closest
+
+
+class Feed(NamedTuple):
+    """What to do about a table whose change feed is off: turn it on, or do without."""
+
+    enable: bool
+    without: bool
 
 
 def add_table(
@@ -28,6 +39,7 @@ def add_table(
     key: tuple[str, ...] = (),
     enable_change_feed: bool = False,
     replace: bool = False,
+    without_change_feed: bool = False,
 ) -> TableRecord:
     """Register a Delta table by folder or catalog name; the store's tables/ folder if None."""
     check_name(name, "table")
@@ -35,14 +47,15 @@ def add_table(
     taken = catalog.schema(name) is not None
     if taken and not (replace and name.lower() in catalog.tables):
         table = name.lower() in catalog.tables
-        again = f"Run: hybridview table add {name} {location or ''}".rstrip() + " --replace"
+        again = run("table", "add", name, *([str(location)] if location else []), "--replace")
         raise NameTakenError(
             f'the name "{name}" is taken',
             detail=f"It is a {'table' if table else 'view'}.",
             hint=again if table else "Choose another name.",
         )
     path, catalog_name = _find(context, name, location)
-    record = _checked(context, name, path, catalog_name, key, enable_change_feed)
+    feed = Feed(enable_change_feed, without_change_feed)
+    record = _checked(context, name, path, catalog_name, key, feed)
     context.ledger.append("table", as_payload(record))
     return record
 
@@ -56,7 +69,7 @@ def remove_table(context: Context, name: str) -> TableRecord:
         raise InUseError(
             f'table "{record.name}" is read by views',
             detail=f"Views: {', '.join(readers)}.",
-            hint=f"Drop them first: hybridview drop {readers[0]}",
+            hint=f"Drop them first: {command('drop', readers[0])}",
         )
     context.ledger.append("table_removed", {"name": record.name})
     return record
@@ -65,7 +78,9 @@ def remove_table(context: Context, name: str) -> TableRecord:
 def discover(context: Context, catalog: Catalog, names: tuple[str, ...]) -> Catalog:
     """Register tables that a view names and that lie in the store's own tables/ folder."""
     for name in names:
-        if catalog.schema(name) is None and FolderLog(context.root / TABLES / name).exists():
+        if catalog.schema(name) is not None or not is_folder(name):
+            continue
+        if FolderLog(context.root / TABLES / name).exists():
             add_table(context, name, None)
             catalog = context.catalog()
     return catalog
@@ -73,8 +88,14 @@ def discover(context: Context, catalog: Catalog, names: tuple[str, ...]) -> Cata
 
 def _find(context: Context, name: str, location: str | None) -> tuple[Path, str]:
     if location is None:
+        if not is_folder(name):
+            raise NotDeltaError(
+                f'"{name}" is not a folder of tables/ in the store',
+                hint=run("table", "add", name, "PATH"),
+            )
         return context.root / TABLES / name, ""
     path = Path(location)
+    check_path(path)
     if path.exists() or "/" in location:
         return path, ""
     inside = context.root / location
@@ -109,8 +130,9 @@ def _checked(
     path: Path,
     catalog_name: str,
     key: tuple[str, ...],
-    enable_change_feed: bool,
+    feed: Feed,
 ) -> TableRecord:
+    check_path(path)
     log = FolderLog(path)
     if not log.exists():
         raise NotDeltaError(
@@ -118,25 +140,26 @@ def _checked(
             detail="It has no _delta_log folder." if path.exists() else "There is no such folder.",
             hint="Write it with: df.write.format('delta').save(...)",
         )
-    info = _with_feed(context, name, path, log, enable_change_feed)
+    info = _with_feed(context, name, path, log, feed)
     _check_key(context, name, path, info, key)
     return TableRecord(name, context.location_of(path), info.id, info.columns, key, catalog_name)
 
 
-def _with_feed(context: Context, name: str, path: Path, log: FolderLog, enable: bool) -> TableInfo:
+def _with_feed(context: Context, name: str, path: Path, log: FolderLog, feed: Feed) -> TableInfo:
     try:
         info = log.info()
     except LogGap as gap:
         raise NotDeltaError(f'"{path}" is not a Delta table', detail=str(gap)) from None
-    if info.has_feed:
+    if info.has_feed or feed.without:
         return info
-    if not enable:
+    if not feed.enable:
         raise NoChangeFeedError(
             f'the change data feed of table "{name}" is off',
-            detail="Without it a view cannot see which rows changed.",
-            hint=f"Run: hybridview table add {name} {path} --enable-change-feed",
+            detail="Without it changes are found by comparing versions, which is slower; "
+            "--without-change-feed accepts that.",
+            hint=run("table", "add", name, str(path), "--enable-change-feed"),
         )
-    context.port().run(
+    context.worker().run(
         f"ALTER TABLE {table_at(str(path.resolve()))} "
         f"SET TBLPROPERTIES ('{FEED_PROPERTY}' = 'true')"
     )
@@ -157,7 +180,7 @@ def _check_key(
                 detail=closest(column, list(known.values()), "columns"),
             )
     columns = ", ".join(quote(c) for c in key)
-    repeated = context.port().run(
+    repeated = context.worker().run(
         f"SELECT {columns}, count(*) AS n FROM {table_at(str(path.resolve()), info.version)} "
         f"GROUP BY {columns} HAVING count(*) > 1 LIMIT 3"
     )

@@ -2,36 +2,33 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from hybridview.catalog import Catalog, ViewRecord, ViewState
+from hybridview.compiler.backfill import backfill
 from hybridview.compiler.batch import Batch
 from hybridview.compiler.program import DeltaProgram, NotIncremental, compile_program
 from hybridview.compiler.render import text
 from hybridview.compiler.state import read_state
 from hybridview.compiler.statements import overwrite
 from hybridview.compiler.view import load_query
-from hybridview.deltalog import DeltaLog
-from hybridview.errors import HybridviewError, NotIncrementalError
+from hybridview.errors import BlockedError, HybridviewError, NotIncrementalError, run
 from hybridview.plan.compiled import Compiled, compile_record
-from hybridview.plan.steps import Apply, Feed, Load, Pinned, RefreshPlan, ViewPlan
-from hybridview.schema import Executed, Strategy, VersionVector
-from hybridview.strategy.decide import Decision, IncrementalImpossible, Options, decide
+from hybridview.plan.sources import BasePin, check_columns
+from hybridview.plan.steps import Apply, Feed, Kept, Load, Pinned, RefreshPlan, ViewPlan
+from hybridview.schema import Column, Executed, Strategy, VersionVector
+from hybridview.strategy.decide import (
+    SNAPSHOT_SHARE,
+    Decision,
+    IncrementalImpossible,
+    Options,
+    decide,
+)
 from hybridview.strategy.facts import ChangeFacts, change_facts
 from hybridview.watermark import StoredState
 
-
-@dataclass(frozen=True, slots=True)
-class BasePin:
-    """A base table at its pinned version; `problem` if it cannot be used."""
-
-    name: str
-    table_id: str
-    version: int
-    log: DeltaLog
-    problem: HybridviewError | None = None
+REDEFINED = "its definition changed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,30 +51,23 @@ def build(
     request: Request,
 ) -> RefreshPlan:
     """Plan a refresh of the wanted views, parents first."""
-    plans: dict[str, ViewPlan] = {}
     wanted = {name.lower() for name in request.views}
-    for view in catalog.ordered():
-        if view.name.lower() not in wanted:
-            continue
-        builder = _ViewBuilder(catalog, pins, states, request, plans)
+    views = [view for view in catalog.ordered() if view.name.lower() in wanted]
+    compiled = {view.name.lower(): compile_record(view) for view in views}
+    builder = _Builder(catalog, pins, states, request, compiled)
+    for view in views:
         try:
-            plans[view.name.lower()] = builder.build(view)
+            builder.plans[view.name.lower()] = builder.build(view)
         except HybridviewError as error:
-            plans[view.name.lower()] = builder.failed(view, error)
+            builder.plans[view.name.lower()] = builder.failed(view, error)
     strategy = (request.strategy or request.default).value
     return RefreshPlan(
-        catalog.store_id, request.epoch, request.attempt, strategy, tuple(plans.values())
+        catalog.store_id, request.epoch, request.attempt, strategy, tuple(builder.plans.values())
     )
 
 
-def program_hash(view: ViewRecord) -> str:
-    """Identify what a stored table was computed by: another text needs another load."""
-    parts = (view.id, view.query, *(f"{c.name}:{c.type}" for c in view.columns))
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
-
-
-class _ViewBuilder:
-    """Plans one view; `plans` holds those of the views before it."""
+class _Builder:
+    """Plans one view after the other; `plans` holds those of the views before it."""
 
     def __init__(
         self,
@@ -85,16 +75,33 @@ class _ViewBuilder:
         pins: Mapping[str, BasePin],
         states: Mapping[str, StoredState | None],
         request: Request,
-        plans: Mapping[str, ViewPlan],
+        compiled: Mapping[str, Compiled],
     ) -> None:
         self.catalog, self.pins, self.states = catalog, pins, states
-        self.request, self.plans = request, plans
+        self.request, self.compiled = request, compiled
+        self.plans: dict[str, ViewPlan] = {}
+        self.known_facts: dict[tuple[str, int], ChangeFacts] = {}
+        self.used = self._used_by_any()
+
+    def _used_by_any(self) -> dict[str, tuple[str, ...]]:
+        """Return the columns of each source that any of the views may use, and that exist."""
+        found: dict[str, dict[str, None]] = {}
+        for one in self.compiled.values():
+            for name, used in one.uses.items():
+                parent, pin = self.catalog.views.get(name.lower()), self.pins.get(name.lower())
+                info = pin.info if pin else None
+                now = parent.columns if parent else info.columns if info else ()
+                there = {c.name.lower() for c in now}
+                names = [c.name for c in used if c.name.lower() in there]
+                found.setdefault(name.lower(), {}).update(dict.fromkeys(names))
+        return {name: tuple(columns) for name, columns in found.items()}
 
     def build(self, view: ViewRecord) -> ViewPlan:
-        sources = self._sources(view)
+        compiled = self.compiled[view.name.lower()]
+        sources = tuple(self._source(name, used) for name, used in compiled.uses.items())
         state = self.states.get(view.name.lower())
-        inputs = self._inputs(view, state)
-        compiled = compile_record(view)
+        kept = self._kept(view, state)
+        inputs = kept.inputs if state is not None else None
         base = ViewPlan(
             view.name,
             view.id,
@@ -106,10 +113,9 @@ class _ViewBuilder:
             cluster_by=view.cluster_by,
             comment=view.comment,
             settings=dict(view.settings),
-            program=program_hash(view),
+            program=view.program,
             stored_version=state.version if state else None,
-            stored_id=state.table_id if state else "",
-            stored_inputs=inputs,
+            kept=kept,
             layout=compiled.layout,
             state_of=view.state_of,
             state=self._source(view.state) if view.state else None,
@@ -124,8 +130,11 @@ class _ViewBuilder:
             obstacle,
             program.brief if program else "",
             self.request.strategy is Strategy.SNAPSHOT and view.name in self.request.named,
-            self._recomputed_parent(view),
         )
+        if rebuild == REDEFINED and state is not None and not options.forced:
+            made = self._backfill(view, state, inputs, compiled, sources)
+            if made is not None:
+                return replace(base, executed=made[0], reason=made[1], step=made[2])
         decision = self._decide(view, compiled, facts, options)
         return self._with_step(base, view, compiled, decision, facts, program)
 
@@ -136,12 +145,11 @@ class _ViewBuilder:
             view.name,
             view.id,
             view.folder,
-            Executed.FAILED,
+            Executed.BLOCKED if isinstance(error, BlockedError) else Executed.FAILED,
             error.fact,
             (),
             stored_version=state.version if state else None,
-            stored_id=state.table_id if state else "",
-            stored_inputs=self._inputs(view, state),
+            kept=self._kept(view, state),
             error=str(error),
         )
 
@@ -152,53 +160,58 @@ class _ViewBuilder:
         facts: tuple[ChangeFacts, ...],
         options: Options,
     ) -> Decision:
-        own = view.properties.get("hybridview.strategy")
-        requested = self.request.strategy or (Strategy(own) if own else self.request.default)
         try:
-            return decide(requested, facts, options)
+            return decide(self._requested(view), facts, options)
         except IncrementalImpossible as reason:
             raise NotIncrementalError(
                 f'cannot refresh view "{view.name}" incrementally',
                 where=compiled.place,
                 detail=f"{str(reason)[:1].upper()}{str(reason)[1:]}.",
-                hint=f"Run: hybridview refresh {view.name} --strategy hybrid",
+                hint=run("refresh", view.name, "--strategy", "hybrid"),
             ) from None
 
-    def _sources(self, view: ViewRecord) -> tuple[Pinned, ...]:
-        return tuple(
-            self._source(name, tuple(c.name for c in columns))
-            for name, columns in view.sources.items()
-        )
+    def _requested(self, view: ViewRecord) -> Strategy:
+        own = view.properties.get("hybridview.strategy")
+        return self.request.strategy or (Strategy(own) if own else self.request.default)
 
-    def _source(self, name: str, columns: tuple[str, ...] = ()) -> Pinned:
+    def _source(self, name: str, used: tuple[Column, ...] = ()) -> Pinned:
         """Pin a base table, or a view at the version it has or will have."""
+        columns = tuple(c.name for c in used)
         parent = self.catalog.views.get(name.lower())
         if parent is None:
             pin = self.pins[name.lower()]
             if pin.problem is not None:
                 raise pin.problem
+            assert pin.info is not None
+            check_columns(f'table "{name}"', used, pin.info.columns)
             return Pinned(name, pin.table_id, pin.version, columns)
+        check_columns(f'view "{name}"', used, parent.columns)
         columns = columns or tuple(c.name for c in parent.columns)
         plan = self.plans.get(name.lower())
         state = self.states.get(name.lower())
         if plan is not None and plan.step is not None:
             return Pinned(name, state.table_id if state else "", None, columns)
         if state is not None:
-            return Pinned(name, state.table_id, state.version, columns)
+            # Later commits of its table moved files and no rows.
+            return Pinned(name, state.table_id, state.claimed_at, columns)
         return Pinned(name, "", None, columns)
 
-    def _inputs(self, view: ViewRecord, state: StoredState | None) -> VersionVector | None:
-        """Return the versions the stored rows reflect.
+    def _kept(self, view: ViewRecord, state: StoredState | None) -> Kept:
+        """Return the state a view shows if its rows stay, and from which changes are applied.
 
-        A published record may name newer inputs for the same table version: then the commits in
-        between were found to change nothing.
+        A published record may name newer inputs for the same rows: then the commits in between
+        were found to change nothing. Rows written by hand are never shown.
         """
-        if state is None:
-            return None
         published: ViewState | None = self.catalog.state(view)
-        if published is not None and published.version == state.version and not state.foreign:
-            return published.inputs
-        return state.watermark.inputs
+        if state is None:
+            return Kept()
+        ours = Kept(state.version, state.table_id, state.watermark.inputs, state.watermark.program)
+        if published is None or published.version is None:
+            return ours if not state.foreign else Kept()
+        same = published.table_id == state.table_id and published.version >= state.claimed_at
+        if not same and not state.foreign:
+            return ours
+        return Kept(published.version, published.table_id, published.inputs, published.program)
 
     def _must_rebuild(
         self,
@@ -217,8 +230,8 @@ class _ViewBuilder:
             )
         if not state.has_feed:
             return "the change feed of its own table is off"
-        if state.watermark.program != program_hash(view):
-            return "its definition changed"
+        if state.watermark.program != view.program:
+            return REDEFINED
         for source in sources:
             parent = source.name.lower() in self.catalog.views
             plan = self.plans.get(source.name.lower())
@@ -240,13 +253,21 @@ class _ViewBuilder:
             start = inputs[source.table_id]
             pin = self.pins.get(source.name.lower())
             if pin is not None:
-                facts.append(change_facts(source.name, pin.log, start, pin.version))
+                facts.append(self._base_facts(source.name, pin, start))
             elif source.version is None:
                 facts.append(ChangeFacts(source.name, start, None, True, False, 0, None))
             else:
-                moved = source.version != start
+                moved = source.version > start
                 facts.append(ChangeFacts(source.name, start, source.version, moved, False, 0, None))
         return tuple(facts)
+
+    def _base_facts(self, name: str, pin: BasePin, start: int) -> ChangeFacts:
+        """Read the log of a base table once for all views that start at the same version."""
+        assert pin.info is not None
+        key = (name.lower(), start)
+        if key not in self.known_facts:
+            self.known_facts[key] = change_facts(name, pin.log, start, pin.info)
+        return self.known_facts[key]
 
     def _program(
         self, compiled: Compiled, facts: tuple[ChangeFacts, ...]
@@ -289,7 +310,43 @@ class _ViewBuilder:
         if decision.executed is Executed.INCREMENTAL:
             assert program is not None
             feeds = () if compiled.state is not None else self._feeds(view, facts)
-            return replace(plan, feeds=feeds, step=_apply(program, facts))
+            step = _apply(program, facts)
+            if self._requested(view) is Strategy.HYBRID:
+                share = SNAPSHOT_SHARE if self._recomputed_parent(view) else None
+                step = replace(step, otherwise=self._load(view, compiled), at_most=share)
+            return replace(plan, feeds=feeds, step=step)
+        return replace(plan, step=self._load(view, compiled))
+
+    def _backfill(
+        self,
+        view: ViewRecord,
+        state: StoredState,
+        inputs: VersionVector | None,
+        compiled: Compiled,
+        sources: tuple[Pinned, ...],
+    ) -> tuple[Executed, str, Load] | None:
+        """Make the rows of a new definition from the stored ones, if nothing else changed."""
+        old = self.catalog.definitions.get(state.watermark.program)
+        if old is None or old.state or view.state or inputs is None:
+            return None
+        if any(s.version is None or s.table_id not in inputs for s in sources):
+            return None
+        if any(f.changed for f in self._facts(view, inputs, sources)):
+            return None
+        before = compile_record(replace(old, name=view.name))
+        if before.compilable is None or compiled.compilable is None:
+            return None
+        load = load_query(view.query, compiled.layout)
+        found = backfill(before.compilable, compiled.compilable, load)
+        if found is None:
+            return None
+        if not found.added:
+            reason = f"{REDEFINED}; its columns are computed from what is stored"
+            return Executed.INCREMENTAL, reason, Load(found.sql, True, True)
+        reason = f"{REDEFINED}; only {', '.join(found.added)} is computed anew, the rest is kept"
+        return Executed.HYBRID, reason, Load(found.sql, True, True)
+
+    def _load(self, view: ViewRecord, compiled: Compiled) -> Load:
         layout = compiled.layout
         load = load_query(view.query, layout, str(self.request.epoch))
         state = self.states.get(view.name.lower())
@@ -298,20 +355,24 @@ class _ViewBuilder:
             state is None
             or state.foreign is not None
             or not state.has_feed
-            or state.watermark.program != program_hash(view)
+            or state.watermark.program != view.program
         )
-        sql = load if create else overwrite(view.name, layout, load)
-        return replace(plan, step=Load(sql, create))
+        return Load(load if create else overwrite(view.name, layout, load), create)
 
     def _feeds(self, view: ViewRecord, facts: tuple[ChangeFacts, ...]) -> tuple[Feed, ...]:
+        recomputed = {n.lower() for n, p in self.plans.items() if isinstance(p.step, Load)}
         return tuple(
             Feed(
                 f.source,
                 f.start,
                 f.end,
-                tuple(c.name for c in view.sources[f.source]),
+                # Those that any view uses: then all views share one reading of the feed.
+                self.used[f.source.lower()],
                 f.appended,
                 f.rows if f.end is not None else None,
+                f.compare,
+                f.files,
+                f.rewritten or f.source.lower() in recomputed,
             )
             for f in facts
             if f.changed
@@ -328,6 +389,3 @@ def _apply(program: DeltaProgram, facts: tuple[ChangeFacts, ...]) -> Apply:
         program.method.value,
         sum(known) if len(known) == len(rows) else None,
     )
-
-
-Locate = Callable[[str], str]

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
-from hybridview.algebra.plan import Plan, Scan, walk
+from sqlglot import exp
+
 from hybridview.catalog import ViewRecord
+from hybridview.compiler.kinds import Recorded
 from hybridview.compiler.layout import Layout, LayoutKind
+from hybridview.compiler.magnitude import magnitudes
+from hybridview.compiler.openness import Open, openness, openness_of_text
 from hybridview.compiler.program import Compilable, refuses
 from hybridview.compiler.state import State
 from hybridview.compiler.view import compile_view, plan_view
-from hybridview.schema import TableSchema
+from hybridview.schema import Column, TableSchema
 from hybridview.sql.parse import Definition, parse_query
 from hybridview.sql.resolve import NoRule, UnknownTable, Unresolved, resolve
-
-UNNETTABLE = ("map<", "variant")
+from hybridview.sql.uses import used_columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,18 +30,21 @@ class Compiled:
     no_rule: str = ""
     place: str = ""
     state: State | None = None
+    uses: Mapping[str, tuple[Column, ...]] = field(default_factory=dict)
+    """The columns it may use of each source."""
+    magnitudes: Mapping[str, str] = field(default_factory=dict)
+    """SQL of sum(|x|), by column; to judge floating point sums by."""
+    open: Mapping[str, Open] = field(default_factory=dict)
+    """What Spark's answer leaves open about each column; to judge differences by."""
 
 
-def _unnettable(plan: Plan, schemas: dict[str, TableSchema]) -> str:
-    """Say which column the view reads has a type whose values cannot be compared."""
-    for node in walk(plan):
-        if not isinstance(node, Scan):
-            continue
-        for name in node.columns:
-            column = schemas[node.table].find(name)
-            if column and any(kind in column.type.lower() for kind in UNNETTABLE):
-                return f"rows with {node.table}.{name} of type {column.type} cannot be compared"
-    return ""
+def recorded_types(view: ViewRecord) -> Recorded:
+    """Return what Spark's analysis said about the types of a view and its sources."""
+    return Recorded(
+        {n.lower(): {c.name.lower(): c.type for c in cs} for n, cs in view.sources.items()},
+        {c.name: c.type for c in view.columns},
+        view.types,
+    )
 
 
 def known_types(view: ViewRecord) -> Mapping[str, str]:
@@ -53,13 +59,21 @@ def known_types(view: ViewRecord) -> Mapping[str, str]:
 
 def compile_record(view: ViewRecord) -> Compiled:
     """Compile a recorded view. Deterministic: the same record always gives the same layout."""
-    names = tuple(c.name for c in view.columns)
     # Blank lines stand for what comes before the query in its file, so that places are right.
     before = "\n" * (view.line - 1) + " " * (view.column - 1)
     definition = Definition(
         view.name, view.query, source=view.source, text=before + view.query, offset=len(before)
     )
     parsed = parse_query(definition)
+    compiled = _compile(view, definition, parsed)
+    if not compiled.open:
+        types = {c.name: c.type for c in view.columns}
+        compiled = replace(compiled, open=openness_of_text(parsed, types))
+    return replace(compiled, uses=used_columns(view.query, parsed, view.sources))
+
+
+def _compile(view: ViewRecord, definition: Definition, parsed: exp.Query) -> Compiled:
+    names = tuple(c.name for c in view.columns)
     schemas = {n: TableSchema(n, columns) for n, columns in view.sources.items()}
     bag = Layout(LayoutKind.BAG, names)
     try:
@@ -72,9 +86,7 @@ def compile_record(view: ViewRecord) -> Compiled:
     if len(relation.columns) != len(names):
         return Compiled(bag, None, "its columns could not be matched with Spark's analysis")
     plan = plan_view(relation, names)
-    unnettable = _unnettable(plan, schemas)
-    if unnettable:
-        return Compiled(bag, None, unnettable)
+    recorded = recorded_types(view)
     compiled = compile_view(
         view.name,
         view.query,
@@ -83,10 +95,14 @@ def compile_record(view: ViewRecord) -> Compiled:
         plan,
         known_types(view),
         with_state=bool(view.state),
+        recorded=recorded,
     )
-    if compiled.state is not None:
-        return Compiled(compiled.compilable.layout, compiled.compilable, state=compiled.state)
-    refusal = refuses(compiled.compilable)
-    if refusal:
-        return Compiled(compiled.compilable.layout, None, refusal)
-    return Compiled(compiled.compilable.layout, compiled.compilable)
+    refusal = "" if compiled.state is not None else refuses(compiled.compilable) or ""
+    return Compiled(
+        compiled.compilable.layout,
+        None if refusal else compiled.compilable,
+        refusal,
+        state=compiled.state,
+        magnitudes=magnitudes(plan, None if parsed.args.get("distinct") else relation.spelling),
+        open=openness(plan, recorded),
+    )

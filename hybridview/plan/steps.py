@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from hybridview.compiler.layout import Layout
@@ -33,6 +33,13 @@ class Feed:
     columns: tuple[str, ...]
     appended: bool
     rows: int | None
+    """How many rows it has by the log; None if the log does not say."""
+    compare: str = ""
+    """Why it is not the change feed but the difference of the two versions."""
+    files: tuple[str, ...] | None = None
+    """The files that difference can lie in; None for all."""
+    rewritten: bool = False
+    """Whether all rows went and came: then most of them cancel, and are netted first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +48,8 @@ class Load:
 
     sql: str
     create: bool
+    from_stored: bool = False
+    """Whether the new rows are made from the stored ones, after a change of the definition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +61,20 @@ class Apply:
     without_deletes: str | None
     method: str
     estimated_rows: int | None
+    otherwise: Load | None = None
+    """What to run if the change turns out to be too large, or not to be had."""
+    at_most: float | None = None
+    """The largest share of a source that may have changed; known once its change is netted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A state of a view that may be shown: right rows, and what they reflect; or none yet."""
+
+    version: int | None = None
+    table_id: str = ""
+    inputs: VersionVector = field(default_factory=dict)
+    program: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +101,9 @@ class ViewPlan:
     settings: Mapping[str, str] | None = None
     program: str = ""
     stored_version: int | None = None
-    stored_id: str = ""
-    stored_inputs: VersionVector | None = None
+    """The newest version of its table."""
+    kept: Kept = field(default_factory=lambda: Kept())
+    """What it shows if its rows stay."""
     error: str = ""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import sqlglot
 from sqlglot import exp
@@ -15,16 +16,32 @@ from sqlglot.tokenizer_core import Token, TokenType
 from hybridview.errors import BadPropertyError, NonDeterministicError, NotASelectError, SyntaxFault
 from hybridview.schema import Position
 from hybridview.sql.functions import BARE_WORDS, CLOCKS, NON_DETERMINISTIC
+from hybridview.sql.lexer import Kind, pieces
+from hybridview.sql.unsafe import refuse_unsafe
 
 DIALECT = "spark"
 
 # What sqlglot warns about concerns statements that are no views; Spark's own words follow.
 logging.getLogger("sqlglot").setLevel(logging.ERROR)
 
+
+class Property(NamedTuple):
+    """The values a property takes: as a pattern, and in words."""
+
+    pattern: re.Pattern[str]
+    takes: str
+
+
 PROPERTIES = {
-    "hybridview.strategy": re.compile("snapshot|incremental|hybrid"),
+    "hybridview.strategy": Property(
+        re.compile("snapshot|incremental|hybrid"), "snapshot, incremental, hybrid"
+    ),
+    "hybridview.consistency": Property(re.compile("strong|complete"), "strong, complete"),
+    "hybridview.target_lag": Property(
+        re.compile(r"[1-9]\d* (second|minute|hour|day)s?"), "a time such as '5 minutes' or '1 day'"
+    ),
 }
-"""The properties a view may set, and the values they take."""
+"""The properties a view may set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +59,15 @@ class Definition:
 
     def place(self, node: exp.Expr | None) -> str:
         """Return `file:line:col` of a part of the query, as well as it is known."""
-        position = self.position(node)
+        return self.place_at(_start(node))
+
+    def place_at(self, offset: int) -> str:
+        """Return `file:line:col` of a character of the query."""
+        position = position_at(self.text or self.query, self.offset + offset)
         return f"{self.source}:{position.line}:{position.column}"
 
     def position(self, node: exp.Expr | None) -> Position:
-        start = _start(node)
-        return position_at(self.text or self.query, self.offset + start)
+        return position_at(self.text or self.query, self.offset + _start(node))
 
 
 def position_at(text: str, offset: int) -> Position:
@@ -82,7 +102,9 @@ def parse_definition(text: str, source: str = "<sql>") -> Definition:
 
 def parse_query(definition: Definition) -> exp.Query:
     """Parse a definition's query; the tree's offsets count from the start of the query."""
+    refuse_unsafe(definition.query, definition.place_at)
     _refuse_non_deterministic(definition)
+    _refuse_two_readings(definition)
     try:
         parsed = sqlglot.parse(definition.query, dialect=DIALECT)
     except ParseError as error:
@@ -217,35 +239,58 @@ def check_property(key: str, value: str, source: str) -> None:
     """Refuse a property of ours that does not exist or a value it does not take."""
     if not key.startswith("hybridview."):
         return
-    pattern = PROPERTIES.get(key)
-    if pattern is None:
+    found = PROPERTIES.get(key)
+    if found is None:
         known = ", ".join(sorted(PROPERTIES))
         raise BadPropertyError(
             f'unknown property "{key}"', where=source, hint=f"Known properties: {known}"
         )
-    if not pattern.fullmatch(value):
+    if not found.pattern.fullmatch(value):
         raise BadPropertyError(
             f'property "{key}" does not take the value "{value}"',
             where=source,
-            hint=f"It takes one of: {pattern.pattern.replace('|', ', ')}",
+            hint=f"It takes: {found.takes}",
+        )
+
+
+def _refuse_two_readings(definition: Definition) -> None:
+    """Refuse a text in which Spark sees other comments than our own parser.
+
+    Changes would be computed for one query and snapshots for another.
+    """
+    query = definition.query
+    ours: list[str] = []
+    end = 0
+    for token in _tokens(query, definition.source):
+        if token.start >= end:  # parts of a number with a suffix have the place of the number
+            ours.append(query[token.start : token.end + 1])
+            end = token.end + 1
+    sparks = [query[piece.start : piece.end] for piece in pieces(query)]
+    if "".join("".join(ours).split()) != "".join("".join(sparks).split()):
+        raise SyntaxFault(
+            "the query can be read in two ways",
+            where=definition.source,
+            detail="A comment with a backslash at its end goes on in the next line, for Spark.",
+            hint="Remove the backslash.",
         )
 
 
 def _refuse_non_deterministic(definition: Definition) -> None:
     """Refuse functions whose answer changes although no table did.
 
-    Tokens are looked at, not the parsed tree: a call is then found wherever it hides.
+    Words are looked at, not the parsed tree: a call is then found wherever it hides, in backticks
+    and behind the name of a catalog too.
     """
-    tokens = _tokens(definition.query, definition.source)
-    for index, token in enumerate(tokens):
-        if token.token_type in (TokenType.STRING, TokenType.IDENTIFIER, TokenType.NUMBER):
+    found = list(pieces(definition.query))
+    for index, piece in enumerate(found):
+        name = piece.text.lower()
+        if piece.kind not in (Kind.WORD, Kind.QUOTED) or name not in NON_DETERMINISTIC:
             continue
-        name = token.text.lower()
-        called = index + 1 < len(tokens) and tokens[index + 1].token_type is TokenType.L_PAREN
-        qualified = index > 0 and tokens[index - 1].token_type is TokenType.DOT
-        if name not in NON_DETERMINISTIC or qualified or not (called or name in BARE_WORDS):
+        called = index + 1 < len(found) and found[index + 1].is_sign("(")
+        qualified = index > 0 and found[index - 1].is_sign(".")
+        bare = piece.kind is Kind.WORD and name in BARE_WORDS and not qualified
+        if not (called or bare):
             continue
-        position = position_at(definition.text or definition.query, definition.offset + token.start)
         hint = "Compute the value when the base table is written."
         if name in CLOCKS:
             hint = "Keep the date in a one-row Delta table and join it."
@@ -254,7 +299,7 @@ def _refuse_non_deterministic(definition: Definition) -> None:
             hint = f"Use the exact function: {exactly}"
         raise NonDeterministicError(
             f"a view cannot use {name}()",
-            where=f"{definition.source}:{position.line}:{position.column}",
+            where=definition.place_at(piece.start),
             detail=f"In a stored view {NON_DETERMINISTIC[name]}.",
             hint=hint,
         )

@@ -33,8 +33,6 @@ class Options:
     """How its change would be applied."""
     forced: bool = False
     """Whether a recompute was asked for on this very command: then it is done, needed or not."""
-    parent_recomputed: str = ""
-    """A view it reads that is recomputed in this refresh."""
 
 
 class IncrementalImpossible(Exception):
@@ -60,17 +58,13 @@ def decide(requested: Strategy, facts: Sequence[ChangeFacts], options: Options) 
             raise IncrementalImpossible(obstacle)
         return Decision(Executed.SNAPSHOT, obstacle)
     if requested is Strategy.INCREMENTAL:
-        return Decision(Executed.INCREMENTAL, f"asked for; {options.method}")
+        compared = [f"two versions compared, because {f.compare}" for f in changed if f.compare]
+        return Decision(Executed.INCREMENTAL, "; ".join(["asked for", *compared, options.method]))
     return _by_share(changed, options)
 
 
 def _by_share(changed: Sequence[ChangeFacts], options: Options) -> Decision:
     """Recompute when a large share of some source changed: merging it would cost more."""
-    if options.parent_recomputed:
-        return Decision(
-            Executed.SNAPSHOT,
-            f"{options.parent_recomputed} is recomputed, so its change may be all of it",
-        )
     for fact in changed:
         if fact.total is None or not fact.total:
             continue
@@ -92,4 +86,6 @@ def _summary(changed: Sequence[ChangeFacts]) -> str:
             parts.append(f"{fact.rows:,} of {fact.total:,} rows of {fact.source} changed")
         else:
             parts.append(f"{fact.source} changed")
+        if fact.compare:
+            parts.append(f"found by comparing two versions, because {fact.compare}")
     return ", ".join(parts)

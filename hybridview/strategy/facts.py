@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from hybridview.deltalog import FEED_PROPERTY, Commit, CommitKind, DeltaLog, LogGap
+from hybridview.deltalog import Commit, CommitKind, DeltaLog, Field, LogGap, TableInfo
+from hybridview.strategy.vacuumed import vacuumed
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,47 +22,105 @@ class ChangeFacts:
     appended: bool
     rows: int
     total: int | None
+    compare: str = ""
+    """Why the change feed cannot give this range, so that two versions are compared instead."""
+    files: tuple[str, ...] | None = None
+    """The files the two versions may differ in; None if that is not known."""
+    rewritten: bool = False
+    """Whether some commit put other contents in the place of all: most rows may cancel."""
     unreadable: str = ""
-    """Why the change feed cannot give this range; empty if it can."""
+    """Why the change cannot be found at all; empty if it can."""
 
 
-def change_facts(source: str, log: DeltaLog, start: int, end: int) -> ChangeFacts:
-    """Classify the commits after `start` up to `end`."""
+def change_facts(source: str, log: DeltaLog, start: int, now: TableInfo) -> ChangeFacts:
+    """Classify the commits after `start` up to the pinned version."""
+    end = now.version
     if start == end:
         return ChangeFacts(source, start, end, False, False, 0, None)
     if start > end:
         reason = f'"{source}" went back from version {start} to {end}'
-        return ChangeFacts(source, start, end, True, False, 0, None, reason)
+        return ChangeFacts(source, start, end, True, False, 0, None, unreadable=reason)
     try:
         commits = [log.commit(version) for version in range(start + 1, end + 1)]
     except LogGap as gap:
-        reason = f'the log of "{source}" no longer has all commits after {start}: {gap}'
-        return ChangeFacts(source, start, end, True, False, 0, None, reason)
-    moved = [c for c in commits if c.kind is not CommitKind.DATA_FREE]
-    if not moved:
+        reason = f'the log of "{source}" no longer has all commits after {start} ({gap})'
+        unreadable = "" if log.readable(start) else reason
+        # Nobody knows how many rows changed: as many as there are, to be careful.
+        total = log.row_count(end)
+        return ChangeFacts(
+            source, start, end, True, False, total or 0, total, reason, unreadable=unreadable
+        )
+    moved = [c for c in commits if c.changes_rows]
+    compare = _not_in_feed(source, log, start, commits, now) or vacuumed(source, log, moved)
+    if not moved and not compare:
         return ChangeFacts(source, start, end, False, False, 0, None)
-    return ChangeFacts(
-        source,
-        start,
-        end,
-        True,
-        all(c.kind is CommitKind.APPEND for c in moved),
-        sum(c.rows for c in moved),
-        log.row_count(end),
-        _unreadable(source, commits),
-    )
+    total = log.row_count(end)
+    rewritten = any(c.kind is CommitKind.REWRITE for c in moved)
+    if not compare:
+        appended = all(c.kind is CommitKind.APPEND for c in moved)
+        rows = sum(c.rows for c in moved)
+        return ChangeFacts(source, start, end, True, appended, rows, total, rewritten=rewritten)
+    if not log.readable(start):
+        lost = f"{compare}, and version {start} cannot be read any more"
+        return ChangeFacts(source, start, end, True, False, 0, total, compare, unreadable=lost)
+    files = _files(log, start, commits, now)
+    rows = sum(c.file_rows for c in commits) if files is not None else total or 0
+    return ChangeFacts(source, start, end, True, False, rows, total, compare, files, rewritten)
 
 
-def _unreadable(source: str, commits: list[Commit]) -> str:
-    """Say why the feed of a range cannot be read: it was off, or the columns changed."""
+def _files(
+    log: DeltaLog, start: int, commits: list[Commit], now: TableInfo
+) -> tuple[str, ...] | None:
+    """Return the files in which two versions may differ; None if in all."""
+    before = log.info(start).fields
+    for name, field in now.fields.items():
+        if name in before and before[name].id != field.id:
+            # Dropped and added again: an untouched file reads differently now.
+            return None
+    return tuple(dict.fromkeys(name for c in commits for name in c.files))
+
+
+def _not_in_feed(
+    source: str, log: DeltaLog, start: int, commits: list[Commit], now: TableInfo
+) -> str:
+    """Say why the feed of a range cannot be read: it was off, or the table was redefined."""
+    if all(c.metadata is None for c in commits):
+        if now.has_feed or not any(c.changes_rows for c in commits):
+            return ""
+        return f'the change feed of "{source}" is off'
+    try:
+        return _redefined(source, log.info(start), commits)
+    except LogGap:
+        return f'version {start} of "{source}" is gone from its log'
+
+
+def _redefined(source: str, before: TableInfo, commits: list[Commit]) -> str:
+    feed, fields = before.has_feed, before.fields
     for commit in commits:
-        if commit.metadata is None:
-            continue
-        properties = commit.metadata.get("configuration") or {}
-        if str(properties.get(FEED_PROPERTY, "false")).lower() != "true":
+        turned = commit.turns_feed
+        feed = feed if turned is None else turned
+        if commit.changes_rows and not feed:
             return f'the change feed of "{source}" was off at version {commit.version}'
-        if commit.operation not in ("SET TBLPROPERTIES", "UNSET TBLPROPERTIES", "ADD COLUMNS"):
-            return (
-                f'"{source}" was redefined at version {commit.version} ({commit.operation.lower()})'
-            )
+        found = commit.fields
+        if found is None:
+            continue
+        if not _only_added(fields, found):
+            # The feed is read with the newest columns, and refuses a range across such a commit.
+            what = f"({commit.operation.lower()})"
+            return f'"{source}" was redefined at version {commit.version} {what}'
+        fields = found
     return ""
+
+
+def _only_added(before: Mapping[str, Field], after: Mapping[str, Field]) -> bool:
+    """Say whether every column is still there, the same one, with its type."""
+    for name, old in before.items():
+        new = after.get(name)
+        if new is None or new.type != old.type:
+            return False
+        if old.id is not None and new.id != old.id:
+            return False
+    return True
+
+
+__all__ = ["ChangeFacts", "change_facts"]

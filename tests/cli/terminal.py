@@ -8,6 +8,7 @@ import logging
 import os
 import re
 import shlex
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -32,6 +33,7 @@ UNSTABLE = (
     (r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "<uuid>"),
     (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(\+00:00|Z)?", "<time>"),
     (r"\d+\.\d+\.\d+", "1.2.3"),
+    (r"\d+ (bytes|kB|MB)", "<size>"),
 )
 
 
@@ -87,12 +89,18 @@ def without_spark() -> Iterator[None]:
 
 @contextlib.contextmanager
 def steady_clock() -> Iterator[None]:
-    """Let every step of a refresh take 1.2 seconds, so that columns align on every machine."""
+    """Let every step of a refresh take 1.2 seconds, so that columns align on every machine.
+
+    And let three hours pass before every status: it counts hours, however long a test takes.
+    """
     ticks = itertools.count()
-    clock = SimpleNamespace(monotonic=lambda: next(ticks) * 1.2)
+    clock = SimpleNamespace(monotonic=lambda: next(ticks) * 1.2, time=time.time)
+    later = SimpleNamespace(time=lambda: time.time() + 3 * 3600)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("hybridview.engine.runner.time", clock)
         patch.setattr("hybridview.operations.refresh.time", clock)
+        patch.setattr("hybridview.operations.maintain.time", clock)
+        patch.setattr("hybridview.operations.status.time", later)
         yield
 
 

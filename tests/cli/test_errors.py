@@ -5,6 +5,8 @@ A golden holds all cases of its code. HV_UPDATE_GOLDEN=1 writes the files anew.
 
 from __future__ import annotations
 
+import fcntl
+import json
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,6 +20,7 @@ from deltalake import write_deltalake
 from hybridview import errors
 from hybridview.catalog import FORMAT, FolderCatalog, RefreshRecord
 from hybridview.deltalog import FolderLog
+from hybridview.operations import lock
 from tests.cli.terminal import (
     GOLDEN,
     STORE,
@@ -119,6 +122,21 @@ def rows_lost(_: pytest.MonkeyPatch, session: Any) -> None:
     session.sql(f"DELETE FROM delta.`{ORDERS.resolve()}` WHERE id = 2")
 
 
+def busy(patch: pytest.MonkeyPatch, _: Any) -> None:
+    """Hold the refresh slot, as a process on another machine would; until the case is over."""
+    holder = {"pid": 4711, "host": "worker-1", "since": "2026-01-01T00:00:00+00:00"}
+    path = Path(STORE, lock.FILE)
+    path.write_text(json.dumps(holder), encoding="utf-8")
+    held = path.open("r+")
+    fcntl.flock(held, fcntl.LOCK_EX)
+    patch.setattr(lock, "HELD", held, raising=False)
+
+
+def column_dropped(_: pytest.MonkeyPatch, __: Any) -> None:
+    columns = {name: values for name, values in orders([1, 2]).items() if name != "amount"}
+    write_deltalake(str(ORDERS), pa.table(columns), mode="overwrite", schema_mode="overwrite")
+
+
 def no_java(patch: pytest.MonkeyPatch, _: Any) -> None:
     patch.setenv("PATH", "/nowhere")
     patch.delenv("JAVA_HOME", raising=False)
@@ -135,6 +153,26 @@ def configured(text: str) -> Prepare:
 
 def view_not_loaded(_: pytest.MonkeyPatch, __: Any) -> None:
     assert invoke("create fresh 'SELECT id FROM orders'").exit_code == 0
+
+
+def old_files_gone(_: pytest.MonkeyPatch, __: Any) -> None:
+    """Refresh a view, and remove what only its older version needs, as VACUUM does."""
+    folder = Path(STORE, "views", "totals")
+    old = set(folder.glob("*.parquet"))
+    write_table(ORDERS, orders([101, 102, 103]))
+    assert invoke("refresh totals --strategy snapshot").exit_code == 0
+    for file in old:
+        file.unlink()
+
+
+def table_of_no_view(_: pytest.MonkeyPatch, __: Any) -> None:
+    write_table(Path(STORE, "tables", "spare"), {"id": [1]})
+    assert invoke("table add spare").exit_code == 0
+
+
+def view_is_a_link(_: pytest.MonkeyPatch, __: Any) -> None:
+    Path(STORE, "views", "totals").rename("elsewhere")
+    Path(STORE, "views", "totals").symlink_to(Path("elsewhere").resolve())
 
 
 MISSPELT = """CREATE MATERIALIZED VIEW by_region
@@ -216,6 +254,7 @@ CASES: dict[str, tuple[Case, ...]] = {
         Case("create v 'SELECT * FROM parquet.`/data/sales`'"),
         Case("create v 'SELECT * FROM main.sales.orders'"),
         Case("create v 'SELECT * FROM delta.`/data/sales`'"),
+        Case("sql 'SELECT * FROM parquet.`/data/sales`'"),
     ),
     "HV113": (
         Case(
@@ -233,6 +272,12 @@ CASES: dict[str, tuple[Case, ...]] = {
             ),
         ),
     ),
+    "HV114": (
+        Case("""create v "SELECT id, reflect('java.lang.System', 'exit', 0) AS x FROM orders\""""),
+        Case("""sql "SELECT TRANSFORM(id) USING 'wc -l' AS (n) FROM orders\""""),
+        Case("""sql "SELECT * FROM IDENTIFIER('orders')\""""),
+        Case("""sql "SELECT * FROM table_changes_by_path('/data/orders', 0)\""""),
+    ),
     "HV201": (Case("status --store nowhere"),),
     "HV202": (Case("status", newer_format, unchanged=False),),
     "HV203": (Case("init notes.txt/warehouse", regular_file),),
@@ -249,6 +294,16 @@ CASES: dict[str, tuple[Case, ...]] = {
     "HV209": (Case("table remove orders"), Case("drop totals")),
     "HV210": (Case("show total"), Case("explain nosuch"), Case("refresh orders")),
     "HV211": (Case("show fresh", view_not_loaded), Case("verify fresh", exit_code=1)),
+    "HV212": (
+        Case("show totals --epoch 1", old_files_gone),
+        Case("sql 'SELECT * FROM totals' --epoch 1"),
+        Case("sql 'SELECT * FROM spare' --epoch 1", table_of_no_view),
+    ),
+    "HV213": (
+        Case("refresh totals", view_is_a_link),
+        Case("drop totals --cascade"),
+        Case("show totals"),
+    ),
     "HV301": (
         Case("refresh newest --strategy incremental", add_order, exit_code=1, unchanged=False),
     ),
@@ -257,12 +312,16 @@ CASES: dict[str, tuple[Case, ...]] = {
     "HV304": (
         Case("refresh lines --strategy incremental", rows_lost, exit_code=1, unchanged=False),
     ),
+    "HV305": (Case("refresh totals --wait 0", busy, exit_code=1),),
+    "HV306": (Case("refresh totals", column_dropped, exit_code=1, unchanged=False),),
     "HV401": (Case("show totals", no_java),),
     "HV402": (
         Case("create v"),
         Case("create --file views/nosuch.sql"),
         Case("apply nowhere"),
         Case("show totals --epoch 9"),
+        Case("sql 'SELECT * FROM totals' --epoch 1 --latest"),
+        Case("init a%20b"),
         Case("status", configured('strategy = "fast"')),
         Case("status", configured('vews = "models"')),
         Case("status", configured("views = models")),

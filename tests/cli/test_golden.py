@@ -144,9 +144,23 @@ STORY: tuple[Step | Change | File, ...] = (
     Step("table_add_json", "table add spare data/spare --json", spark=False),
     Step("table_remove_json", "table remove spare --json", spark=False),
     Step("apply_json", "apply views --dry-run --json", spark=False),
+    Step("verify_every_epoch", "verify ranges --every-epoch"),
+    Step("rename", "rename ranges spans", spark=False),
+    Step("rename_json", "rename spans ranges --json", spark=False),
+    Step("table_rename", "table rename customers clients", spark=False),
+    Step("table_rename_json", "table rename clients customers --json", spark=False),
     Step("drop", "drop newest", spark=False),
     Step("drop_cascade", "drop shares --cascade", spark=False),
     Step("drop_json", "drop extremes --json", spark=False),
+    Change(
+        "CREATE TABLE {views/left} USING delta TBLPROPERTIES ('hybridview.view' = 'left') "
+        "AS SELECT 1 AS one"
+    ),
+    Step("maintain_dry_run", "maintain --keep '0 days' --dry-run", spark=False),
+    Step("maintain_json", "maintain --dry-run --json", spark=False),
+    Step("maintain", "maintain --keep '0 days'", spark=False),
+    Step("maintain_nothing", "maintain", spark=False),
+    Step("show_expired", "show revenue --epoch 1", 2, spark=False),
     Step("init_json", "init other --json", spark=False),
     Step("error_json", "show nosuch --json", 2, spark=False),
     Step("refresh_unknown_strategy", "refresh --strategy fast", 2, spark=False),
@@ -178,6 +192,9 @@ JSON = {
     "sql_json": ("rows", {"columns", "rows", "more"}),
     "verify_json": ("verify", {"views", "missing", "ok"}),
     "drop_json": ("drop", {"dropped"}),
+    "rename_json": ("renamed", {"old", "new", "readers"}),
+    "table_rename_json": ("renamed", {"old", "new", "readers"}),
+    "maintain_json": ("maintain", {"works", "dry_run", "ok"}),
     "error_json": ("error", {"error"}),
 }
 

@@ -13,7 +13,7 @@ from typing import Any
 from hybridview import Store
 from hybridview.catalog import ViewState
 from hybridview.deltalog import Commit, FolderLog
-from hybridview.engine.session import Session, SparkPort
+from hybridview.engine.session import OWN_SETTINGS, Session, SparkPort
 
 FEED = "USING delta TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')"
 
@@ -53,13 +53,13 @@ class Warehouse:
         for name, query in queries.items():
             self.store.create_view(name, query)
 
-    def refresh(self, strategy: str | None = None) -> dict[str, ViewState]:
-        """Refresh all views and return what became of each."""
-        return {state.name: state for state in self.store.refresh(strategy=strategy).views}
+    def refresh(self, strategy: str | None = None, *views: str) -> dict[str, ViewState]:
+        """Refresh views (all if none are named) and return what became of each."""
+        return {state.name: state for state in self.store.refresh(views, strategy).views}
 
-    def executed(self, strategy: str | None = None) -> dict[str, str]:
-        """Refresh all views and return what was executed for each."""
-        return {name: state.executed for name, state in self.refresh(strategy).items()}
+    def executed(self, strategy: str | None = None, *views: str) -> dict[str, str]:
+        """Refresh views (all if none are named) and return what was executed for each."""
+        return {name: state.executed for name, state in self.refresh(strategy, *views).items()}
 
     def log(self, view: str) -> FolderLog:
         record = next(v for v in self.store.views() if v.name == view)
@@ -121,7 +121,9 @@ class RecordingPort(SparkPort):
         return super().run(sql)
 
     def writer(self) -> Session:
-        return RecordingPort(self.spark.newSession(), self.statements)
+        port = RecordingPort(self.spark.newSession(), self.statements)
+        port.set(OWN_SETTINGS)
+        return port
 
 
 def record(store: Store, spark: Any) -> list[str]:

@@ -19,6 +19,7 @@ import sqlglot
 from hybridview.algebra.expressions import Named
 from hybridview.algebra.plan import Project, tables
 from hybridview.compiler.batch import Batch
+from hybridview.compiler.kinds import Recorded
 from hybridview.compiler.program import DeltaProgram, Method, NotIncremental, compile_program
 from hybridview.compiler.render import render, text
 from hybridview.compiler.view import CompiledView, arguments, compile_view, plan_view
@@ -117,7 +118,17 @@ class Duck:
         for key, (argument, below) in arguments(plan).items():
             query = to_duck(text(render(Project(below, (Named("a", argument),)))))
             types[key] = _spark_type(self._fetch(f"DESCRIBE {query}")[0][1])
-        view = compile_view(name, definition.query, parsed, relation, plan, types)
+        recorded = Recorded(
+            {
+                t.name.lower(): {c.name.lower(): c.type for c in t.columns}
+                for t in self.schemas.values()
+            },
+            {row[0]: _spark_type(row[1]) for row in shown},
+            types,
+        )
+        view = compile_view(
+            name, definition.query, parsed, relation, plan, types, recorded=recorded
+        )
         self._load(view)
         self.views[name], self.texts[name] = view, sql
         columns = tuple(Column(row[0], _spark_type(row[1])) for row in shown)

@@ -1,0 +1,112 @@
+"""The session port over Spark Connect: a client of a server that others use at the same time."""
+
+from __future__ import annotations
+
+import atexit
+import copy
+import socket
+import uuid
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+from hybridview.engine.session import OWN_SETTINGS, Session, SparkPort
+from hybridview.errors import UsageError
+
+REMOTE = "spark.remote"
+"""The setting that names a Spark Connect server, such as sc://localhost:15002."""
+PATIENCE = 15
+"""Seconds to wait for the server's first answer."""
+
+
+class ConnectPort(SparkPort):
+    """A session on a Spark Connect server behind the port.
+
+    Statements, settings and change feeds go the same way as in process. What differs is that a
+    session has no `newSession`, that only its own statements can be cancelled, and that it lives
+    on the server until it is released.
+    """
+
+    def __init__(self, spark: Any, owned: bool = False) -> None:
+        super().__init__(spark, owned)
+        self._writers: list[ConnectPort] = []
+        if owned:
+            # A channel that is still open when the interpreter goes away hangs in its destructor.
+            atexit.register(spark.client.close)
+
+    def set(self, settings: Mapping[str, str]) -> None:
+        with warnings.catch_warnings():
+            # The client repeats the server's log to the user, who did not choose these.
+            warnings.simplefilter("ignore")
+            super().set(settings)
+
+    def writer(self) -> Session:
+        """Return a session of its own on the same server: settings and views of neither leak."""
+        client = self.spark.client
+        connection = copy.deepcopy(client._builder)
+        # A connection string may name its session; the writer must not get the same.
+        connection.set("session_id", str(uuid.uuid4()))
+        session = type(self.spark)(connection=connection, userId=client._user_id)
+        port = ConnectPort(session, owned=True)
+        port.set(OWN_SETTINGS)
+        self._writers.append(port)
+        return port
+
+    def cancel(self) -> None:
+        """Cancel what this session and those made by it are running; nobody else's."""
+        for port in (*self._writers, self):
+            port.spark.interruptAll()
+
+    def job_count(self) -> int:
+        """Return 0: a client is not told of the server's jobs."""
+        return 0
+
+    def stop(self) -> None:
+        """Release the sessions that were made here; the server goes on."""
+        for port in self._writers:
+            port.stop()
+        self._writers.clear()
+        if self.owned:
+            atexit.unregister(self.spark.client.close)
+        super().stop()
+
+
+def port_of(spark: Any, owned: bool = False) -> SparkPort:
+    """Return the port that suits a session: in process, or a client of a server.
+
+    Told by the names of its classes, because importing Connect's needs packages that a session in
+    process does without.
+    """
+    remote = any(c.__module__.startswith("pyspark.sql.connect") for c in type(spark).__mro__)
+    return (ConnectPort if remote else SparkPort)(spark, owned)
+
+
+def attach(url: str, settings: Mapping[str, str] | None = None) -> SparkPort:
+    """Return a new session on a running Spark Connect server."""
+    try:
+        from pyspark.sql.connect.client import DefaultChannelBuilder
+        from pyspark.sql.connect.session import SparkSession
+    except ImportError as error:
+        raise UsageError(
+            "Spark Connect needs packages that are not installed",
+            detail=f"{error}".splitlines()[0],
+            hint="Run: pip install 'hybridview[connect]'",
+        ) from None
+    try:
+        connection = DefaultChannelBuilder(url)
+    except ValueError:  # its text would repeat the token
+        raise UsageError(
+            f"{REMOTE} is not the address of a Spark Connect server",
+            hint="Write: sc://HOST:PORT, or sc://HOST:PORT/;token=TOKEN",
+        ) from None
+    try:
+        # By itself the client would go on trying for ten minutes.
+        socket.create_connection((connection.host, connection._port), PATIENCE).close()
+    except OSError:
+        raise UsageError(
+            f"no Spark Connect server answers at {connection.endpoint}",
+            hint=f"Start it, or name another one in hybridview.toml: {REMOTE}",
+        ) from None
+    port = ConnectPort(SparkSession(connection=connection), owned=True)
+    port.set({n: v for n, v in (settings or {}).items() if n.startswith("spark.sql.")})
+    return port

@@ -1,0 +1,87 @@
+"""One refresh at a time: a lock file whose lock the kernel releases when its holder dies.
+
+It only saves work: two processes that refresh at once would both compute, and one of them would
+lose at its first commit. That no commit is applied twice rests on the commits themselves.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import shlex
+import socket
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+from hybridview.errors import BusyError, ReadOnlyStoreError
+from hybridview.inside import inside
+from hybridview.operations.context import Context
+
+FILE = "hybridview.lock"
+WAIT = 600.0
+"""Seconds to wait for another refresh by default: an overlapping schedule is no mistake."""
+_PAUSE = 0.1
+
+
+@contextlib.contextmanager
+def slot(
+    context: Context, wait: float = WAIT, waiting: Callable[[str], None] | None = None
+) -> Iterator[None]:
+    """Hold the store's refresh slot; `waiting` is told once who has it, if it is taken."""
+    path = inside(context.root, FILE)
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+    except OSError as error:
+        raise ReadOnlyStoreError(
+            f'cannot write to the store in "{context.root}"',
+            detail=f"{error.strerror}.",
+            hint=f"Check who owns it: {shlex.join(('ls', '-ld', str(context.root)))}",
+        ) from None
+    try:
+        _take(descriptor, path, wait, waiting)
+        _sign(descriptor)
+        yield
+    finally:
+        os.close(descriptor)  # which also gives the lock back
+
+
+def _take(descriptor: int, path: Path, wait: float, waiting: Callable[[str], None] | None) -> None:
+    end = time.monotonic() + wait
+    told = False
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            pass
+        holder = _holder(path)
+        if time.monotonic() >= end:
+            raise BusyError(
+                "the store is being refreshed by another process",
+                detail=f"It is {holder}." if holder else "",
+                hint="Wait for it, or add: --wait SECONDS",
+            )
+        if waiting is not None and not told:
+            waiting(f"waiting for {holder or 'another process'}")
+            told = True
+        time.sleep(_PAUSE)
+
+
+def _sign(descriptor: int) -> None:
+    """Write down who holds the lock, for those who wait."""
+    since = datetime.now(UTC).isoformat(timespec="seconds")
+    text = json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "since": since})
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, text.encode(), 0)
+
+
+def _holder(path: Path) -> str:
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        return f"process {data['pid']} on {data['host']}, since {data['since']}"
+    except (OSError, ValueError, KeyError):
+        return ""
