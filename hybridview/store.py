@@ -26,7 +26,7 @@ from hybridview.operations import refresh as refresh_operation
 from hybridview.operations import rename as rename_operation
 from hybridview.operations import status as status_operation
 from hybridview.operations import verify as verify_operation
-from hybridview.operations.context import TABLES, VIEWS, Context
+from hybridview.operations.context import TABLES, VIEWS, Context, view_named
 from hybridview.operations.lock import WAIT
 from hybridview.operations.names import check_path
 from hybridview.plan.steps import RefreshPlan
@@ -75,6 +75,13 @@ class Store:
     def epoch(self) -> int:
         """The newest published epoch; 0 before the first refresh."""
         return self._context.catalog().epoch
+
+    def location(self, name: str) -> str:
+        """Return the folder of a base table or a view, absolute as Delta's SQL wants it."""
+        catalog = self._context.catalog()
+        if name.lower() not in catalog.tables:
+            name = view_named(catalog, name).name
+        return str(self._context.path(catalog, name).resolve())
 
     def close(self) -> None:
         """Stop Spark, if this store started it."""

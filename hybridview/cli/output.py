@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import tempfile
@@ -58,6 +59,10 @@ def guarded(action: Callable[[], int], json_output: bool = False) -> None:
     except KeyboardInterrupt:
         note("interrupted")
         raise typer.Exit(130) from None
+    except BrokenPipeError:
+        # `| head` has seen enough. What is still buffered has nowhere to go, at exit neither.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(141) from None
     except typer.Exit:
         raise
     except Exception as error:  # the edge of the program: a bug is reported, not thrown

@@ -16,6 +16,8 @@ from hybridview.cli.options import (
     open_store,
 )
 from hybridview.cli.output import guarded, say, say_rows, width
+from hybridview.engine.connect import port_of
+from hybridview.engine.interrupt import interruptible
 from hybridview.engine.spark_errors import as_query_error, spark_errors
 
 
@@ -65,7 +67,8 @@ def sql(
 
 def _print_rows(frame: Any, limit: int, as_json: bool) -> None:
     try:
-        found = frame.take(limit + 1)
+        with interruptible(port_of(frame.sparkSession).cancel):
+            found = frame.take(limit + 1)
     except spark_errors() as error:
         raise as_query_error(error, "<sql>") from None
     shown = found[:limit]

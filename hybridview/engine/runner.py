@@ -62,6 +62,8 @@ class Runner:
     written: dict[str, tuple[int, str]] = field(default_factory=dict)
     """The views written so far, each with the version and the table id this gave it."""
     known: dict[str, Known] = field(default_factory=dict)
+    interrupted: Callable[[], bool] = lambda: False
+    """Says whether the user wants it to end: then an error of Spark's is no fault of a view."""
 
     @property
     def session(self) -> Session:
@@ -77,6 +79,8 @@ class Runner:
         total, number = sum(not v.state_of for v in self.plan.views), 0
         try:
             for view in self.plan.views:
+                if self.interrupted():
+                    raise KeyboardInterrupt
                 number += not view.state_of
                 # A state table works for the view after it: the user hears of that view.
                 self.listener(max(number, 1), total, view, None)
@@ -106,6 +110,8 @@ class Runner:
                 view, Executed.FAILED, error.detail or error.fact, started, str(error)
             )
         except spark_errors() as error:
+            if self.interrupted():
+                raise KeyboardInterrupt from None
             fault = as_refresh_error(view.name, error)
             return self._kept(
                 view, Executed.FAILED, fault.detail or fault.fact, started, str(fault)

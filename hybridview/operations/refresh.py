@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from hybridview.catalog import Catalog, RefreshRecord, TableRecord, ViewState
 from hybridview.deltalog import FolderLog, LogGap, pin
 from hybridview.engine.faults import reach
+from hybridview.engine.interrupt import interruptible
 from hybridview.engine.runner import Listener, Places, Runner
 from hybridview.errors import HybridviewError, TableMissingError, TableReplacedError, run
 from hybridview.operations.context import Context, view_named
@@ -177,11 +178,12 @@ def _execute(
     )
     # A plan without steps never touches the session, so Spark is not even started.
     session = None if plan.idle else context.worker()
+    cancel = (lambda: None) if plan.idle else context.port().cancel
     runner = Runner(plan, session, places, listener or (lambda *_: None))
     try:
-        return runner.run()
+        with interruptible(cancel) as runner.interrupted:
+            return runner.run()
     except KeyboardInterrupt:
-        context.port().cancel()
         raise Interrupted(catalog.epoch, tuple(runner.written)) from None
 
 

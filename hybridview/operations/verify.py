@@ -8,6 +8,7 @@ from typing import Any
 from hybridview.catalog import Catalog, ViewRecord, ViewState
 from hybridview.compiler.identity import Type, identity, read_type
 from hybridview.compiler.openness import Open
+from hybridview.engine.interrupt import interruptible
 from hybridview.engine.relations import Relations
 from hybridview.engine.session import Session, quote, temp_view
 from hybridview.engine.spark_errors import as_refresh_error, spark_errors
@@ -59,7 +60,8 @@ def verify(context: Context, name: str, epoch: int | None = None) -> Verdict:
     relations = Relations(session, lambda n: str(context.path(catalog, n).resolve()))
     try:
         relations.pin_for_text(_sources(catalog, view, state))
-        return _compare(context, session, view, state, epoch or catalog.epoch)
+        with interruptible(context.port().cancel):
+            return _compare(context, session, view, state, epoch or catalog.epoch)
     except spark_errors() as error:
         raise as_refresh_error(view.name, error) from None
 
