@@ -42,7 +42,9 @@ def store(tmp_path: Path, spark: Any) -> Path:
 
 
 def run(command: list[str], expected: int = 0) -> str:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    # As in an activated environment: spark-submit looks for the `python3` that has PySpark.
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PATH": path}
     found = subprocess.run(
         command, capture_output=True, text=True, timeout=240, check=False, env=environment
     )
