@@ -76,9 +76,67 @@ class Join:
     condition: Expr | None
 
     def __post_init__(self) -> None:
-        both = set(output(self.left)) & set(output(self.right))
-        if both:
-            raise PlanError(f"both sides of a join have {sorted(both)}")
+        _check_join(self.left, self.right)
+
+
+@dataclass(frozen=True, slots=True)
+class Outer:
+    """A join that keeps rows without a partner, NULLs in place of the other side's columns."""
+
+    left: Plan
+    right: Plan
+    condition: Expr | None
+    keeps_left: bool
+    keeps_right: bool
+
+    def __post_init__(self) -> None:
+        _check_join(self.left, self.right)
+
+
+@dataclass(frozen=True, slots=True)
+class Semi:
+    """The rows of `left` with a partner in `right`; with none, if `anti`.
+
+    A partner is a row for which `condition` is true; any row is, if there is no condition. The rows
+    of `right` are only looked at, so they must be plain; those of `left` keep their weights.
+    """
+
+    left: Plan
+    right: Plan
+    condition: Expr | None
+    anti: bool = False
+
+    def __post_init__(self) -> None:
+        _check_join(self.left, self.right)
+        if signed(self.right):
+            raise PlanError("a semi-join looks at signed rows: consolidate and expand them first")
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """Every row of `input` as many times as `times` says; not at all if that is 0 or less."""
+
+    input: Plan
+    times: Expr
+
+    def __post_init__(self) -> None:
+        _check(self.times, self.input)
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The rows of `input`, and `functions` of the rows that share their `partition`.
+
+    A function is a whole call with its OVER clause.
+    """
+
+    input: Plan
+    partition: tuple[Expr, ...]
+    functions: tuple[Named, ...]
+
+    def __post_init__(self) -> None:
+        if signed(self.input):
+            raise PlanError("a window over signed rows: consolidate and expand them first")
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +236,10 @@ Plan = (
     | Filter
     | Project
     | Join
+    | Outer
+    | Semi
+    | Repeat
+    | Window
     | Union
     | Aggregate
     | Distinct
@@ -200,11 +262,13 @@ def output(plan: Plan) -> tuple[str, ...]:
             return names
         case Filter(child, _) | Distinct(child) | Negate(child) | Restrict(child, _, _):
             return output(child)
-        case Consolidate(child) | Expand(child):
+        case Consolidate(child) | Expand(child) | Repeat(child, _) | Semi(child):
             return output(child)
+        case Window(child, _, functions):
+            return (*output(child), *(named.name for named in functions))
         case Project(_, columns):
             return tuple(named.name for named in columns)
-        case Join(left, right, _):
+        case Join(left, right, _) | Outer(left, right, _):
             return (*output(left), *output(right))
         case Aggregate(_, keys, measures):
             return tuple(named.name for named in (*keys, *measures))
@@ -223,13 +287,15 @@ def signed(plan: Plan) -> bool:
             return True
         case Filter(child, _) | Project(child, _) | Restrict(child, _, _):
             return signed(child)
+        case Semi(child) | Repeat(child, _):
+            return signed(child)
         case Join(left, right, _):
             return signed(left) or signed(right)
         case Union(inputs, _):
             return any(signed(child) for child in inputs)
         case Scan() | Empty() | Aggregate() | Distinct() | Expand() | Domain() | Partial():
             return False
-        case Reference():
+        case Reference() | Window() | Outer():
             return False
         case _:
             assert_never(plan)
@@ -240,7 +306,7 @@ def children(plan: Plan) -> tuple[Plan, ...]:
     match plan:
         case Scan() | Changes() | Empty() | Reference():
             return ()
-        case Join(left, right, _):
+        case Join(left, right, _) | Outer(left, right, _) | Semi(left, right, _):
             return (left, right)
         case Union(inputs, _):
             return inputs
@@ -256,6 +322,8 @@ def children(plan: Plan) -> tuple[Plan, ...]:
             | Expand(child)
             | Domain(child)
             | Partial(child)
+            | Repeat(child)
+            | Window(child)
         ):
             return (child,)
         case _:
@@ -273,6 +341,12 @@ def tables(plan: Plan) -> tuple[str, ...]:
     """Return the tables a plan reads, each once, in order of appearance."""
     found = (node.table for node in walk(plan) if isinstance(node, Scan | Changes))
     return tuple(dict.fromkeys(found))
+
+
+def _check_join(left: Plan, right: Plan) -> None:
+    both = set(output(left)) & set(output(right))
+    if both:
+        raise PlanError(f"both sides of a join have {sorted(both)}")
 
 
 def _check(expr: Expr, plan: Plan) -> None:

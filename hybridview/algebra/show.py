@@ -16,13 +16,17 @@ from hybridview.algebra.plan import (
     Filter,
     Join,
     Negate,
+    Outer,
     Partial,
     Plan,
     Project,
     Reference,
+    Repeat,
     Restrict,
     Scan,
+    Semi,
     Union,
+    Window,
     children,
 )
 
@@ -53,6 +57,17 @@ def _label(plan: Plan) -> str:
             return f"Project {_named(columns)}"
         case Join(_, _, condition):
             return f"Join on {_sql(condition)}" if condition is not None else "Cross join"
+        case Outer(_, _, condition, keeps_left, keeps_right):
+            side = "Full" if keeps_left and keeps_right else "Left" if keeps_left else "Right"
+            return f"{side} outer join on {_sql(condition) if condition is not None else 'true'}"
+        case Semi(_, _, condition, anti):
+            what = "Without" if anti else "With"
+            on = f" for which {_sql(condition)}" if condition is not None else ""
+            return f"{what} a partner{on}"
+        case Repeat(_, times):
+            return f"Repeat {_sql(times)} times"
+        case Window(_, _, functions):
+            return f"Window {_named(functions)}"
         case Union():
             return "Union all"
         case Aggregate(_, keys, measures) if not measures:

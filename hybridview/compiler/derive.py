@@ -15,14 +15,18 @@ from hybridview.algebra.plan import (
     Filter,
     Join,
     Negate,
+    Outer,
     Partial,
     Plan,
     PlanError,
     Project,
     Reference,
+    Repeat,
     Restrict,
     Scan,
+    Semi,
     Union,
+    Window,
     output,
 )
 from hybridview.compiler import rules
@@ -31,8 +35,11 @@ from hybridview.compiler.rules.aggregate import aggregate, plain
 from hybridview.compiler.rules.filter import filter
 from hybridview.compiler.rules.join import join
 from hybridview.compiler.rules.project import project
+from hybridview.compiler.rules.repeat import repeat
 from hybridview.compiler.rules.scan import scan
+from hybridview.compiler.rules.semi import semi
 from hybridview.compiler.rules.union import union
+from hybridview.compiler.rules.window import window
 
 __all__ = ["before", "derive", "rules"]
 
@@ -54,8 +61,16 @@ def derive(plan: Plan, batch: Batch) -> Plan:
             return union(plan, tuple(derive(child, batch) for child in inputs))
         case Aggregate(child):
             return aggregate(plan, derive(child, batch), before(child, batch))
+        case Semi(left, right):
+            changes = derive(left, batch), derive(right, batch)
+            return semi(plan, *changes, before(left, batch), before(right, batch))
+        case Window(child):
+            return window(plan, derive(child, batch), before(child, batch))
+        case Repeat(child):
+            return repeat(plan, derive(child, batch))
         case (
             Distinct()
+            | Outer()
             | Changes()
             | Negate()
             | Consolidate()
@@ -93,8 +108,15 @@ def before(plan: Plan, batch: Batch) -> Plan:
             return Union(tuple(before(child, batch) for child in inputs), names)
         case Aggregate(child, keys, measures):
             return Aggregate(plain(before(child, batch)), keys, measures)
+        case Semi(left, right, condition, anti):
+            return Semi(before(left, batch), plain(before(right, batch)), condition, anti)
+        case Window(child, partition, functions):
+            return Window(plain(before(child, batch)), partition, functions)
+        case Repeat(child, times):
+            return Repeat(before(child, batch), times)
         case (
             Distinct()
+            | Outer()
             | Changes()
             | Negate()
             | Consolidate()

@@ -25,13 +25,17 @@ from hybridview.algebra.plan import (
     Filter,
     Join,
     Negate,
+    Outer,
     Partial,
     Plan,
     Project,
     Reference,
+    Repeat,
     Restrict,
     Scan,
+    Semi,
     Union,
+    Window,
     output,
 )
 from hybridview.compiler import exact
@@ -94,11 +98,16 @@ def kinds(plan: Plan, recorded: Recorded) -> dict[str, Type]:
             | Restrict(child, _, _)
             | Consolidate(child)
             | Expand(child)
+            | Repeat(child, _)
+            | Semi(child)
         ):
             return kinds(child, recorded)
+        case Window(child, _, functions):
+            below = kinds(child, recorded)
+            return {**below, **_named(functions, below, recorded)}
         case Project(child, columns):
             return _named(columns, kinds(child, recorded), recorded)
-        case Join(left, right, _):
+        case Join(left, right, _) | Outer(left, right, _):
             return {**kinds(left, recorded), **kinds(right, recorded)}
         case Union(inputs, names):
             arms = [_in_order(arm, recorded) for arm in inputs]
@@ -155,6 +164,10 @@ def _kind_of(expr: Expr, below: Kinds, recorded: Recorded) -> Type:
             return FLOAT if "e" in expr.name.lower() else NUMBER
         case exp.Null():
             return NULL
+        case exp.Window():
+            return kind_of(expr.this, below, recorded)
+        case exp.RowNumber() | exp.Rank() | exp.DenseRank() | exp.Ntile():
+            return NUMBER
         case exp.Count() | exp.Length() | exp.Year() | exp.Month() | exp.Day():
             return NUMBER
         case exp.Min() | exp.Max() | exp.Sum() | exp.Avg():

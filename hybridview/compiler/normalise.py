@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from sqlglot import exp
+
 from hybridview.algebra.expressions import (
     Expr,
     Named,
@@ -19,11 +21,15 @@ from hybridview.algebra.plan import (
     Distinct,
     Filter,
     Join,
+    Outer,
     Plan,
     PlanError,
     Project,
+    Repeat,
     Scan,
+    Semi,
     Union,
+    Window,
     output,
 )
 
@@ -44,6 +50,28 @@ def group_distinct(plan: Plan) -> Plan:
     return plan
 
 
+def split_outer_joins(plan: Plan) -> Plan:
+    """An outer join = the inner join + the rows without a partner, NULLs beside them."""
+    if not isinstance(plan, Outer):
+        return plan
+    arms: list[Plan] = [Join(plan.left, plan.right, plan.condition)]
+    if plan.keeps_left:
+        alone = Semi(plan.left, plan.right, plan.condition, anti=True)
+        arms.append(Project(alone, (*_own(plan.left), *_nulls(plan.right))))
+    if plan.keeps_right:
+        alone = Semi(plan.right, plan.left, plan.condition, anti=True)
+        arms.append(Project(alone, (*_nulls(plan.left), *_own(plan.right))))
+    return Union(tuple(arms), output(plan))
+
+
+def _own(plan: Plan) -> tuple[Named, ...]:
+    return tuple(Named(name, column(name)) for name in output(plan))
+
+
+def _nulls(plan: Plan) -> tuple[Named, ...]:
+    return tuple(Named(name, exp.Null()) for name in output(plan))
+
+
 def lift_projects(plan: Plan) -> Plan:
     """Move Project above Filter and merge neighbours, so that a view's shape shows at its top."""
     if isinstance(plan, Filter) and isinstance(plan.input, Project):
@@ -62,7 +90,14 @@ def push_filters(plan: Plan) -> Plan:
 
     A change is then filtered before it is joined, and a comma join becomes a join with a condition.
     """
-    if not isinstance(plan, Filter) or not isinstance(plan.input, Join):
+    if not isinstance(plan, Filter):
+        return plan
+    if isinstance(plan.input, Semi):
+        return replace(plan.input, left=Filter(plan.input.left, plan.condition))
+    if isinstance(plan.input, Union):
+        arms = tuple(_filtered_arm(arm, plan) for arm in plan.input.inputs)
+        return Union(arms, plan.input.names)
+    if not isinstance(plan.input, Join):
         return plan
     join = plan.input
     parts: dict[str, list[Expr]] = {"left": [], "right": [], "both": []}
@@ -82,12 +117,19 @@ def push_filters(plan: Plan) -> Plan:
     )
 
 
+def _filtered_arm(arm: Plan, plan: Filter) -> Plan:
+    """Move a condition over a union's columns into one of its arms."""
+    meaning = {n: column(m) for n, m in zip(output(plan.input), output(arm), strict=True)}
+    return Filter(arm, substitute(plan.condition, meaning))
+
+
 def _filtered(plan: Plan, conditions: list[Expr]) -> Plan:
     condition = conjunction(tuple(conditions))
     return plan if condition is None else Filter(plan, condition)
 
 
 PASSES: tuple[Rewrite, ...] = (
+    split_outer_joins,
     group_distinct,  # first: the lifted Projects may sit on the aggregate it makes
     lift_projects,
     push_filters,
@@ -97,9 +139,9 @@ PASSES: tuple[Rewrite, ...] = (
 
 def _bottom_up(plan: Plan, rewrite: Rewrite) -> Plan:
     match plan:
-        case Filter() | Project() | Aggregate() | Distinct():
+        case Filter() | Project() | Aggregate() | Distinct() | Repeat() | Window():
             rebuilt: Plan = replace(plan, input=_bottom_up(plan.input, rewrite))
-        case Join():
+        case Join() | Outer() | Semi():
             rebuilt = replace(
                 plan, left=_bottom_up(plan.left, rewrite), right=_bottom_up(plan.right, rewrite)
             )
@@ -128,6 +170,20 @@ def prune(plan: Plan, needed: tuple[str, ...]) -> Plan:
             reads = (*needed, *(columns_of(condition) if condition is not None else ()))
             sides = [tuple(n for n in reads if n in set(output(s))) for s in (left, right)]
             return Join(prune(left, sides[0]), prune(right, sides[1]), condition)
+        case Semi(left, right, condition):
+            reads = columns_of(condition) if condition is not None else ()
+            own = tuple(n for n in (*needed, *reads) if n in set(output(left)))
+            other = tuple(n for n in reads if n in set(output(right)))
+            return replace(plan, left=prune(left, own), right=prune(right, other))
+        case Repeat(child, times):
+            return Repeat(prune(child, (*needed, *columns_of(times))), times)
+        case Window(child, partition, functions):
+            called = tuple(f for f in functions if f.name in wanted)
+            if not called:
+                return prune(child, needed)
+            reads = _reads(called) + tuple(n for e in partition for n in columns_of(e))
+            own = tuple(n for n in needed if n in set(output(child)))
+            return Window(prune(child, (*own, *reads)), partition, called)
         case Union(inputs, names):
             places = [i for i, name in enumerate(names) if name in wanted] or [0]
             arms = tuple(_narrow(arm, places) for arm in inputs)

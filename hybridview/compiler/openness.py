@@ -13,7 +13,16 @@ from enum import IntEnum
 from sqlglot import exp
 
 from hybridview.algebra.expressions import Expr
-from hybridview.algebra.plan import Aggregate, Join, Plan, Project, Union, children, output
+from hybridview.algebra.plan import (
+    Aggregate,
+    Join,
+    Plan,
+    Project,
+    Union,
+    Window,
+    children,
+    output,
+)
 from hybridview.compiler.identity import read_type
 from hybridview.compiler.kinds import Kinds, Recorded, kind_of, kinds
 
@@ -41,6 +50,9 @@ def openness(plan: Plan, recorded: Recorded) -> dict[str, Open]:
             below, types = openness(child, recorded), kinds(child, recorded)
             found = {k.name: _key(k.expr, below, types, recorded) for k in keys}
             return found | {m.name: _measure(m.expr, below, types, recorded) for m in measures}
+        case Window(child, _, functions):
+            below, types = openness(child, recorded), kinds(child, recorded)
+            return below | {f.name: _measure(f.expr, below, types, recorded) for f in functions}
         case _:
             inner = children(plan)
             if not inner:

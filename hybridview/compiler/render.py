@@ -30,17 +30,22 @@ from hybridview.algebra.plan import (
     Filter,
     Join,
     Negate,
+    Outer,
     Partial,
     Plan,
+    PlanError,
     Project,
     Reference,
+    Repeat,
     Restrict,
     Scan,
+    Semi,
     Union,
+    Window,
     output,
     signed,
-    walk,
 )
+from hybridview.algebra.sharing import parts, share, used_often
 from hybridview.compiler.identity import Type, any_of, equal, identity
 from hybridview.compiler.kinds import Kinds, Recorded, kind_of, kinds
 from hybridview.schema import WEIGHT
@@ -64,29 +69,47 @@ def render(plan: Plan, recorded: Recorded | None = None, top: Kinds | None = Non
     `recorded` holds the types to tell rows apart by (all columns are plain if None), `top` those of
     the plan's own columns, where more is known of them.
     """
-    aliases = {node.alias.lower() for node in walk(plan) if isinstance(node, Scan | Changes)}
-    return _Renderer(aliases, recorded, {id(plan): top} if top is not None else {}).query(plan)
+    plan = share(plan)
+    aliases = {node.alias.lower() for node in parts(plan) if isinstance(node, Scan | Changes)}
+    known = {id(plan): top} if top is not None else {}
+    return _Renderer(aliases, recorded, known, used_often(plan)).whole(plan)
 
 
 class _Renderer:
     """Carries the aliases of the user, which subqueries must not take, and what types are known."""
 
-    def __init__(self, taken: set[str], recorded: Recorded | None, known: dict[int, Kinds]) -> None:
+    def __init__(
+        self,
+        taken: set[str],
+        recorded: Recorded | None,
+        known: dict[int, Kinds],
+        often: frozenset[int],
+    ) -> None:
         self.taken = taken
         self.recorded = recorded
         self.known = known
+        self.often = often
+        self.common: dict[int, tuple[str, exp.Query]] = {}
+        """The parts that several others read, each under a name, in the order they are needed."""
         self.count = 0
+
+    def whole(self, plan: Plan) -> exp.Query:
+        """Return the query with the parts it reads several times in front of it."""
+        query = self.query(plan)
+        for name, part in self.common.values():
+            query = query.with_(exp.to_identifier(name), as_=part, copy=False)
+        return query
 
     def _kinds(self, plan: Plan) -> Kinds:
         if self.recorded is None:
             return {}
         return self.known.get(id(plan)) or kinds(plan, self.recorded)
 
-    def _alias(self) -> str:
+    def _alias(self, label: str = "q") -> str:
         self.count += 1
-        while f"q{self.count}" in self.taken:
+        while f"{label}{self.count}" in self.taken:
             self.count += 1
-        return f"q{self.count}"
+        return f"{label}{self.count}"
 
     def query(self, plan: Plan) -> exp.Query:
         match plan:
@@ -104,6 +127,8 @@ class _Renderer:
                 return self._close(self._open(child), child).distinct()
             case Union():
                 return self._union(plan)
+            case Window():
+                return self._window(plan)
             case _:
                 return self._close(self._open(plan), plan)
 
@@ -116,6 +141,19 @@ class _Renderer:
         return _assemble(exp.select(*chosen), opened)
 
     def _open(self, plan: Plan) -> _Open:
+        if id(plan) not in self.often:
+            return self._opened(plan)
+        if id(plan) not in self.common:
+            query = self._close(self._opened(plan), plan)
+            self.common[id(plan)] = (self._alias("common"), query)
+        name, _ = self.common[id(plan)]
+        alias = self._alias()
+        source = exp.alias_(exp.to_table(name), alias, table=True)
+        weight = exp.column(exp.to_identifier(WEIGHT), alias) if signed(plan) else None
+        columns = {n: exp.column(exp.to_identifier(n, quoted=True), alias) for n in output(plan)}
+        return _Open(dict(columns), (source,), (), weight)
+
+    def _opened(self, plan: Plan) -> _Open:
         match plan:
             case Scan(table, alias, columns):
                 return _from_table(f"{table}@new", alias, columns)
@@ -137,6 +175,10 @@ class _Renderer:
                 )
             case Join():
                 return self._join(plan)
+            case Semi():
+                return self._semi(plan)
+            case Repeat():
+                return self._subquery(self._repeat(plan), output(plan), weighted=signed(plan))
             case Restrict():
                 return self._restrict(plan)
             case Negate(child):
@@ -147,9 +189,18 @@ class _Renderer:
                 nothing = exp.select(*(_named(exp.Null(), n) for n in names)).where("1 = 0")
                 return self._subquery(nothing, names, weighted=False)
             case (
-                Union() | Aggregate() | Distinct() | Consolidate() | Expand() | Domain() | Partial()
+                Union()
+                | Aggregate()
+                | Distinct()
+                | Consolidate()
+                | Expand()
+                | Domain()
+                | Partial()
+                | Window()
             ):
                 return self._subquery(self.query(plan), output(plan), weighted=signed(plan))
+            case Outer():
+                raise PlanError("an outer join is split before it is rendered")
             case _:
                 assert_never(plan)
 
@@ -172,6 +223,41 @@ class _Renderer:
             left.conditions + right.conditions + condition,
             _product(left.weight, right.weight),
         )
+
+    def _semi(self, plan: Semi) -> _Open:
+        left, right = self._open(plan.left), self._open(plan.right)
+        if {s.alias_or_name for s in left.sources} & {s.alias_or_name for s in right.sources}:
+            # Inside EXISTS the nearer of two equal names would win.
+            right = self._subquery(self._close(right, plan.right), output(plan.right), False)
+        columns = {**left.columns, **right.columns}
+        condition: tuple[Expr, ...] = ()
+        if plan.condition is not None:
+            condition = tuple(substitute(c, columns) for c in conjuncts(plan.condition))
+        inner = _assemble(exp.select("1"), right)
+        if condition:
+            inner = inner.where(*condition, copy=False)
+        exists: Expr = exp.Exists(this=inner)
+        if plan.anti:
+            exists = exp.Not(this=exists)
+        return replace(left, conditions=(*left.conditions, exists))
+
+    def _window(self, plan: Window) -> exp.Select:
+        inner = self._open(plan.input)
+        chosen = [_named(inner.columns[n], n) for n in output(plan.input)]
+        chosen += [_named(substitute(f.expr, inner.columns), f.name) for f in plan.functions]
+        return _assemble(exp.select(*chosen), inner)
+
+    def _repeat(self, plan: Repeat) -> exp.Select:
+        below = self._open(plan.input)
+        closed = self._close(below, plan.input)
+        inner = self._subquery(closed, output(plan), weighted=signed(plan))
+        times = substitute(plan.times, inner.columns)
+        copies = exp.Explode(this=exp.GenerateSeries(start=_number(1), end=times, step=None))
+        chosen = [_named(inner.columns[n], n) for n in output(plan)]
+        if inner.weight is not None:
+            chosen.append(_named(inner.weight, WEIGHT))
+        query = _assemble(exp.select(*chosen, _named(copies, COPY)), inner)
+        return query.where(exp.GT(this=times.copy(), expression=_number(0)))
 
     def _restrict(self, plan: Restrict) -> _Open:
         inner, domain = self._open(plan.input), self._open(plan.domain)
@@ -309,6 +395,9 @@ def _assemble(query: exp.Select, opened: _Open) -> exp.Select:
     aliases = [source.alias_or_name for source in opened.sources]
     placed: list[list[Expr]] = [[] for _ in aliases]
     for condition in opened.conditions:
+        if condition.find(exp.Exists):
+            placed[0].append(condition)  # Spark takes subqueries in WHERE, not in every ON
+            continue
         used = {c.table for c in condition.find_all(exp.Column)}
         last = max((i for i, alias in enumerate(aliases) if alias in used), default=0)
         placed[last].append(condition)

@@ -20,6 +20,8 @@ class Block:
     node: exp.Select
     scope: Scope
     expression: Callable[[Expr], Expr]
+    join_subqueries: Callable[[Plan, Callable[[Expr], Expr]], Plan]
+    """Joins the subqueries that stand beside groups to them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +54,25 @@ def select_list(block: Block, plan: Plan) -> tuple[Plan, tuple[Output, ...], Spe
         raise NoRule("GROUPING SETS", group)
     keys = _keys(block, items, group)
     aggregate = _aggregate(plan, keys, calls)
-    grouped: Plan = aggregate
+    grouped = block.join_subqueries(aggregate, lambda expr: _over(aggregate, expr))
+    known = output(grouped)
     if having is not None:
-        grouped = Filter(aggregate, _over(aggregate, having))
-    over = [_Item(i.name, i.certain, _over(aggregate, i.expr)) for i in items]
+        grouped = Filter(grouped, _over(aggregate, having, known))
+    over = [_Item(i.name, i.certain, _over(aggregate, i.expr, known)) for i in items]
     return (*_project(grouped, over), _spelling(block, group))
+
+
+def is_grouped(node: exp.Select) -> bool:
+    """Say whether a SELECT makes groups: by GROUP BY, HAVING or an aggregate of its own."""
+    if node.args.get("group") or node.args.get("having"):
+        return True
+    return any(_has_call(listed) for listed in node.expressions)
+
+
+def _has_call(node: Expr) -> bool:
+    if isinstance(node, exp.Query | exp.Subquery | exp.Window):
+        return False
+    return is_aggregate(node) or any(_has_call(child) for child in node.iter_expressions())
 
 
 def _spelling(block: Block, group: exp.Group | None) -> Spelling:
@@ -222,7 +238,7 @@ def _label(expr: Expr, taken: set[str]) -> str:
     return name
 
 
-def _over(aggregate: Aggregate, expr: Expr) -> Expr:
+def _over(aggregate: Aggregate, expr: Expr, allowed: tuple[str, ...] | None = None) -> Expr:
     """Rewrite an expression over the input into one over the aggregate's keys and measures."""
     known = (*aggregate.keys, *aggregate.measures)
 
@@ -233,7 +249,7 @@ def _over(aggregate: Aggregate, expr: Expr) -> Expr:
         return node
 
     rewritten = expr.copy().transform(replace)
-    if set(columns_of(rewritten)) - set(output(aggregate)):
+    if set(columns_of(rewritten)) - set(allowed or output(aggregate)):
         raise NoRule("expression over a column that is not grouped", expr)
     return rewritten
 

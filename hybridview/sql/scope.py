@@ -8,6 +8,9 @@ from sqlglot import exp
 
 from hybridview.algebra.expressions import Expr
 
+PLAN = "\0"
+"""The qualifier of a reference that is a plan column already."""
+
 
 class NoRule(Exception):
     """A part of a query that no delta rule covers; the view is refreshed by snapshot."""
@@ -52,12 +55,16 @@ class Scope:
 
     sources: tuple[Source, ...]
     using: tuple[str, ...] = ()
+    outer: Scope | None = None
+    """What names mean around a subquery, where it does not know them itself."""
 
     def plus(self, other: Scope) -> Scope:
-        return Scope(self.sources + other.sources, self.using + other.using)
+        return Scope(self.sources + other.sources, self.using + other.using, self.outer)
 
     def find(self, node: exp.Column) -> str:
         """Return the plan column a reference means; ambiguity has no rule, Spark decides it."""
+        if node.table == PLAN:
+            return node.name
         if node.args.get("db") or node.args.get("catalog"):
             raise NoRule("nested column reference", node)
         table, name = node.table.lower(), node.name.lower()
@@ -76,6 +83,8 @@ class Scope:
         if table in names - {s.alias.lower() for s in self.sources}:
             # `a.b` may be field b of a struct column a.
             raise NoRule("struct field reference", node)
+        if self.outer is not None:
+            return self.outer.find(node)
         raise Unresolved(node, self.candidates(table), self.certain())
 
     def candidates(self, table: str) -> tuple[str, ...]:

@@ -146,6 +146,14 @@ class _Writer:
                 text += f", {more}"
             elif style < 0.5:
                 text += f" CROSS JOIN {more}"
+            elif style < 0.72:
+                kind = self.rng.choice(("LEFT", "LEFT", "RIGHT", "FULL", "LEFT SEMI", "LEFT ANTI"))
+                condition = self.match(columns, right)
+                if self.chance(0.3):
+                    condition += f" AND {self.predicate((*columns, *right))}"
+                text += f" {kind} JOIN {more} ON {condition}"
+                if kind.startswith("LEFT "):
+                    continue
             else:
                 condition = self.match(columns, right)
                 if self.chance(0.2):

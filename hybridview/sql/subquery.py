@@ -1,0 +1,248 @@
+"""A subquery in an expression -> a join with the rows around it, and a column that stands for it.
+
+EXISTS and IN become semi-joins; where their truth value itself is needed, the rows are split by it.
+A scalar subquery becomes a left join with a grouped subplan: one row for each combination of the
+values it takes from outside. `linked` conditions tie a row inside to the row outside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from hybridview.algebra.expressions import (
+    Expr,
+    Named,
+    column,
+    columns_of,
+    conjunction,
+    same,
+    substitute,
+)
+from hybridview.algebra.plan import (
+    Aggregate,
+    Distinct,
+    Join,
+    Outer,
+    Plan,
+    Project,
+    Semi,
+    Union,
+    output,
+)
+from hybridview.sql.functions import is_aggregate
+from hybridview.sql.scope import NoRule
+
+FOUND = "__hv_found"
+TOO_MANY = "hybridview: a scalar subquery returned more than one row"
+
+
+@dataclass(frozen=True, slots=True)
+class Inner:
+    """A subquery's rows, what it selects of them, and what ties them to the row outside."""
+
+    plan: Plan
+    items: tuple[Expr, ...]
+    linked: tuple[Expr, ...] = ()
+    aggregated: bool = False
+    """Whether its items are aggregates over all its rows: then it has one row, always."""
+
+    def outside(self) -> tuple[str, ...]:
+        """Return the columns it takes from outside."""
+        own = set(output(self.plan))
+        read = (c for e in (*self.linked, *self.items) for c in columns_of(e))
+        return tuple(dict.fromkeys(c for c in read if c not in own))
+
+
+Fresh = Callable[[str], str]
+"""Makes a plan column's name that nobody has."""
+
+
+def is_subquery(node: Expr) -> bool:
+    """Say whether a node is a subquery together with what asks for it."""
+    if isinstance(node, exp.In):
+        return node.args.get("query") is not None
+    return isinstance(node, exp.Exists | exp.Subquery)
+
+
+def inside(node: Expr) -> Expr:
+    """Return the query in a subquery."""
+    found: Expr = node.args["query"] if isinstance(node, exp.In) else node.this
+    while isinstance(found, exp.Subquery) and not found.args.get("with_"):
+        found = found.this
+    return found
+
+
+def membership(inner: Inner, sought: Expr) -> Expr:
+    """Return `sought = item`; for a row of values all of them must be equal."""
+    values = sought.expressions if isinstance(sought, exp.Tuple) else [sought]
+    if len(values) != len(inner.items):
+        raise NoRule("IN with a different number of columns", sought)
+    pairs = zip(values, inner.items, strict=True)
+    equal = [exp.EQ(this=_closed(v), expression=_closed(i)) for v, i in pairs]
+    found = conjunction(tuple(equal))
+    assert found is not None
+    return found
+
+
+def keep(plan: Plan, inner: Inner, sought: Expr | None, negated: bool) -> Plan:
+    """Return the rows of `plan` for which [NOT] EXISTS or [NOT] IN is true.
+
+    x NOT IN R is true if `x = r` is false for every r: an unknown comparison spoils it.
+    """
+    if sought is None:
+        return Semi(plan, inner.plan, conjunction(inner.linked), negated)
+    equal = membership(inner, sought)
+    if negated:
+        equal = exp.Coalesce(this=exp.Paren(this=equal), expressions=[exp.true()])
+    return Semi(plan, inner.plan, conjunction((*inner.linked, equal)), negated)
+
+
+def marked(plan: Plan, inner: Inner, sought: Expr | None, name: str) -> Plan:
+    """Return the rows of `plan` with the truth value of EXISTS or IN in column `name`."""
+    if sought is None:
+        condition = conjunction(inner.linked)
+        true = Semi(plan, inner.plan, condition)
+        false = Semi(plan, inner.plan, condition, anti=True)
+        return _union(plan, name, ((true, exp.true()), (false, exp.false())))
+    equal = membership(inner, sought)
+    unknown = exp.Is(this=exp.Paren(this=equal.copy()), expression=exp.Null())
+    when_true = conjunction((*inner.linked, equal))
+    when_unknown = conjunction((*inner.linked, unknown))
+    rest = Semi(plan, inner.plan, when_true, anti=True)
+    arms: tuple[tuple[Plan, Expr], ...] = (
+        (Semi(plan, inner.plan, when_true), exp.true()),
+        (Semi(rest, inner.plan, when_unknown), exp.cast(exp.Null(), "boolean")),
+        (Semi(rest, inner.plan, when_unknown, anti=True), exp.false()),
+    )
+    return _union(plan, name, arms)
+
+
+def _union(plan: Plan, name: str, arms: tuple[tuple[Plan, Expr], ...]) -> Plan:
+    own = tuple(Named(n, column(n)) for n in output(plan))
+    parts = tuple(Project(rows, (*own, Named(name, value))) for rows, value in arms)
+    return Union(parts, (*output(plan), name))
+
+
+def with_value(plan: Plan, inner: Inner, name: str, fresh: Fresh) -> Plan:
+    """Return the rows of `plan` with a scalar subquery's value in column `name`."""
+    if len(inner.items) != 1:
+        raise NoRule("scalar subquery of several columns")
+    value = inner.items[0]
+    if not inner.aggregated:
+        # The one row's value, and an error if there are more.
+        value = exp.If(
+            this=exp.GT(this=exp.Count(this=exp.Star()), expression=exp.Literal.number(1)),
+            true=exp.func("raise_error", exp.Literal.string(TOO_MANY)),
+            false=exp.Max(this=value.copy()),
+        )
+    absent = over_nothing(value) if inner.aggregated else exp.Null()
+    links = _equalities(inner)
+    if links is None:
+        return _by_domain(plan, inner, value, absent, name, fresh)
+    keys = tuple(Named(fresh("key"), side) for side, _ in links)
+    grouped = _grouped(inner.plan, keys, value, name, fresh)
+    if not keys:
+        # Exactly one row; or none where the user's own query has none to give.
+        own = tuple(Named(n, column(n)) for n in output(plan))
+        return Project(Join(plan, grouped, None), (*own, Named(name, column(name))))
+    matches = [
+        exp.EQ(this=_closed(outer), expression=column(key.name))
+        for key, (_, outer) in zip(keys, links, strict=True)
+    ]
+    return _attached(plan, grouped, conjunction(tuple(matches)), absent, name)
+
+
+def _by_domain(
+    plan: Plan, inner: Inner, value: Expr, absent: Expr, name: str, fresh: Fresh
+) -> Plan:
+    """Evaluate a subquery once for every different combination of the values it reads outside."""
+    outside = inner.outside()
+    if set(outside) - set(output(plan)):
+        raise NoRule("subquery correlated over two levels")
+    names = {n: fresh("outer") for n in outside}
+    domain = Distinct(Project(plan, tuple(Named(names[n], column(n)) for n in outside)))
+    meaning = {n: column(names[n]) for n in outside}
+    linked = tuple(substitute(c, meaning) for c in inner.linked)
+    rows = Join(domain, inner.plan, conjunction(linked))
+    keys = tuple(Named(fresh("key"), column(names[n])) for n in outside)
+    grouped = _grouped(rows, keys, substitute(value, meaning), name, fresh)
+    matches = [same(column(n), column(k.name)) for n, k in zip(outside, keys, strict=True)]
+    return _attached(plan, grouped, conjunction(tuple(matches)), absent, name)
+
+
+def _grouped(rows: Plan, keys: tuple[Named, ...], value: Expr, name: str, fresh: Fresh) -> Project:
+    """Return keys, the value and a mark that it was found, over the rows grouped by keys."""
+    calls: list[Named] = []
+
+    def replace(node: Expr) -> Expr:
+        if not is_aggregate(node):
+            return node
+        known = next((c for c in calls if c.expr == node), None)
+        if known is None:
+            known = Named(fresh("value"), node.copy())
+            calls.append(known)
+        return column(known.name)
+
+    over = value.copy().transform(replace)
+    free = set(columns_of(over)) - {c.name for c in calls} - {k.name for k in keys}
+    if free:
+        raise NoRule("expression over a column that is not grouped")
+    group = Aggregate(rows, keys, tuple(calls))
+    own = tuple(Named(k.name, column(k.name)) for k in keys)
+    return Project(group, (*own, Named(name, over), Named(f"{name}{FOUND}", exp.true())))
+
+
+def _attached(plan: Plan, grouped: Plan, on: Expr | None, absent: Expr, name: str) -> Plan:
+    """Join a grouped subplan; `absent` is the value for rows that it has nothing for."""
+    joined = Outer(plan, grouped, on, keeps_left=True, keeps_right=False)
+    own = tuple(Named(n, column(n)) for n in output(plan))
+    found: Expr = column(name)
+    if not isinstance(absent, exp.Null):
+        found = exp.If(
+            this=exp.Is(this=column(f"{name}{FOUND}"), expression=exp.Null()),
+            true=absent,
+            false=found,
+        )
+    return Project(joined, (*own, Named(name, found)))
+
+
+def over_nothing(value: Expr) -> Expr:
+    """Return the value of an expression over aggregates of no rows: counts are 0, the rest NULL."""
+
+    def replace(node: Expr) -> Expr:
+        if not is_aggregate(node):
+            return node
+        return exp.Literal.number(0) if isinstance(node, exp.Count) else exp.Null()
+
+    return value.copy().transform(replace)
+
+
+def _equalities(inner: Inner) -> tuple[tuple[Expr, Expr], ...] | None:
+    """Return (inside, outside) of every link if all are equalities of such sides; else None."""
+    own = set(output(inner.plan))
+    if any(set(columns_of(item)) - own for item in inner.items):
+        return None
+    found: list[tuple[Expr, Expr]] = []
+    for link in inner.linked:
+        bare = link.unnest() if isinstance(link, exp.Paren) else link
+        if not isinstance(bare, exp.EQ):
+            return None
+        sides = (bare.left, bare.right)
+        reads = [set(columns_of(side)) for side in sides]
+        if reads[0] and reads[0] <= own and not reads[1] & own:
+            found.append(sides)
+        elif reads[1] and reads[1] <= own and not reads[0] & own:
+            found.append((sides[1], sides[0]))
+        else:
+            return None
+    return tuple(found)
+
+
+def _closed(expr: Expr) -> Expr:
+    inner = expr.copy()
+    return (
+        inner if isinstance(inner, exp.Column | exp.Literal | exp.Paren) else exp.Paren(this=inner)
+    )
