@@ -27,17 +27,24 @@ FILES = sorted(CASES.glob("*.test"))
 ALL_SCRIPTS = bool(os.environ.get("HV_ALL_CASES"))
 LONG = (
     "cross_join",
+    "filter_clause",
     "global_aggregate",
     "having",
+    "in_subquery",
     "inner_join",
     "nested_aggregate",
     "odd_names",
+    "outer_join",
     "project",
+    "scalar_subquery",
     "self_join",
+    "semi_join",
+    "set_operations",
     "three_way_join",
     "union",
     "union_all",
     "views_over_views",
+    "window",
 )
 """Files for `make test-all` only, so that `make test` stays short."""
 

@@ -11,11 +11,14 @@ from hybridview.algebra.plan import (
     Distinct,
     Filter,
     Join,
+    Outer,
     Plan,
     PlanError,
     Project,
     Scan,
+    Semi,
     Union,
+    Window,
     output,
 )
 from hybridview.compiler.normalise import (
@@ -24,6 +27,7 @@ from hybridview.compiler.normalise import (
     normalise,
     prune,
     push_filters,
+    split_outer_joins,
 )
 from hybridview.compiler.render import render, text
 from hybridview.schema import Column, TableSchema
@@ -56,8 +60,30 @@ def test_distinct_is_a_group_without_measures() -> None:
 
 
 def test_other_plans_stay() -> None:
-    for rewrite in (group_distinct, lift_projects, push_filters):
+    for rewrite in (split_outer_joins, group_distinct, lift_projects, push_filters):
         assert rewrite(R) is R
+
+
+# split_outer_joins
+
+ON = "`r.k` = `s.k`"
+NO_S = (Named("s.k", exp.Null()), Named("s.b", exp.Null()))
+NO_R = (Named("r.k", exp.Null()), Named("r.a", exp.Null()))
+ALL_R = (Named("r.k", column("r.k")), Named("r.a", column("r.a")))
+ALL_S = (Named("s.k", column("s.k")), Named("s.b", column("s.b")))
+
+
+def test_an_outer_join_is_the_inner_one_and_the_rows_without_a_partner() -> None:
+    names = ("r.k", "r.a", "s.k", "s.b")
+    inner = Join(R, S, sql(ON))
+    left = Project(Semi(R, S, sql(ON), anti=True), (*ALL_R, *NO_S))
+    right = Project(Semi(S, R, sql(ON), anti=True), (*NO_R, *ALL_S))
+    for keeps, arms in (
+        ((True, False), (inner, left)),
+        ((False, True), (inner, right)),
+        ((True, True), (inner, left, right)),
+    ):
+        assert split_outer_joins(Outer(R, S, sql(ON), *keeps)) == Union(arms, names)
 
 
 # lift_projects
@@ -121,6 +147,20 @@ def test_conditions_of_the_join_stay() -> None:
 
 def test_a_condition_without_columns_stays_at_the_join() -> None:
     assert push_filters(Filter(Join(R, S, None), sql("1 = 0"))) == Join(R, S, sql("1 = 0"))
+
+
+def test_a_condition_over_a_semi_join_stands_below_it() -> None:
+    semi = Semi(R, S, sql("`r.k` = `s.k`"))
+    assert push_filters(Filter(semi, sql("`r.a` > 1"))) == Semi(
+        Filter(R, sql("`r.a` > 1")), S, sql("`r.k` = `s.k`")
+    )
+
+
+def test_a_condition_over_a_union_stands_in_its_arms() -> None:
+    union = Union((R, S), ("k", "n"))
+    assert push_filters(Filter(union, sql("n > 1"))) == Union(
+        (Filter(R, sql("`r.a` > 1")), Filter(S, sql("`s.b` > 1"))), ("k", "n")
+    )
 
 
 def test_a_disjunction_is_one_condition() -> None:
@@ -235,3 +275,15 @@ def test_normalising_twice_changes_nothing() -> None:
     )
     once = plan_of(query, "n", "b")
     assert normalise(once) == once
+
+
+def test_a_semi_join_reads_what_its_condition_reads() -> None:
+    plan = prune(Semi(R, S, sql("`r.k` = `s.k`")), ("r.a",))
+    assert plan == Semi(R, Scan("s", "s", ("k",)), sql("`r.k` = `s.k`"))
+
+
+def test_a_window_nobody_reads_is_not_computed() -> None:
+    call = sql("rank() OVER (PARTITION BY `r.k` ORDER BY `r.a`)")
+    window = Window(R, (column("r.k"),), (Named("n", call),))
+    assert prune(window, ("r.k",)) == Scan("r", "r", ("k",))
+    assert prune(window, ("n",)) == window

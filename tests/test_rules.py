@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from hybridview.algebra.expressions import Named
+from hybridview.algebra.expressions import Expr, Named
 from hybridview.algebra.plan import (
     Aggregate,
     Changes,
@@ -25,9 +25,12 @@ from hybridview.algebra.plan import (
     Plan,
     PlanError,
     Project,
+    Repeat,
     Restrict,
     Scan,
+    Semi,
     Union,
+    Window,
     output,
     signed,
     walk,
@@ -38,7 +41,10 @@ from hybridview.compiler.batch import Batch
 from hybridview.compiler.derive import before, derive
 from hybridview.compiler.program import NotIncremental
 from hybridview.compiler.rules import aggregate as aggregate_module
+from hybridview.compiler.rules import semi as semi_module
 from hybridview.compiler.rules.aggregate import KEY, aggregate
+from hybridview.compiler.rules.semi import read_by, semi
+from hybridview.compiler.rules.window import window
 from tests.support.cases import Row
 from tests.support.duck import Duck, Signed, connect, schema
 
@@ -143,11 +149,60 @@ def before_is_new(plan: Plan, batch: Batch) -> Plan:
     return plan
 
 
+def semi_of_the_left(
+    node: Semi, left_change: Plan, right_change: Plan, left_before: Plan, right_before: Plan
+) -> Plan:
+    """Rows that stay are never judged anew."""
+    return Semi(left_change, node.right, node.condition, node.anti)
+
+
+def semi_old_is_new(
+    node: Semi, left_change: Plan, right_change: Plan, left_before: Plan, right_before: Plan
+) -> Plan:
+    """The old partners looked for among the new rows: no row ever comes back."""
+    return semi(node, left_change, right_change, left_before, node.right)
+
+
+def semi_both_new(
+    node: Semi, left_change: Plan, right_change: Plan, left_before: Plan, right_before: Plan
+) -> Plan:
+    """Fresh rows of the left judged twice."""
+    return semi(node, left_change, right_change, node.left, right_before)
+
+
+def partners_that_came(condition: Expr | None, rows: Plan) -> Domain:
+    """The new partners of one sign only: a row whose last partner goes is not judged anew."""
+    return read_by(condition, Expand(Consolidate(rows)) if signed(rows) else rows)
+
+
+def window_ignores_old(node: Window, change: Plan, before: Plan) -> Plan:
+    """The new partitions without taking the old ones away."""
+    found = window(node, change, before)
+    assert isinstance(found, Union)
+    return Union((found.inputs[0], Negate(Empty(output(node)))), output(node))
+
+
+def window_old_is_new(node: Window, change: Plan, before: Plan) -> Plan:
+    """The old partitions read from the new rows: nothing ever changes."""
+    return window(node, change, node.input)
+
+
+def repeat_once(node: Repeat, change: Plan) -> Plan:
+    """Every row once, however many copies there are."""
+    return change
+
+
 JOIN = Case("SELECT r.a, s.b FROM r JOIN s ON r.k = s.k", BOTH_CHANGE)
 NESTED = Case(
     "SELECT m.n, s.b FROM (SELECT k, count(*) AS n FROM r GROUP BY k) AS m JOIN s ON m.k = s.k",
     BOTH_CHANGE,
 )
+EXISTS = Case("SELECT k, a FROM r WHERE EXISTS (SELECT 1 FROM s WHERE s.k = r.k)", BOTH_CHANGE)
+ANTI = Case(
+    "SELECT k, a FROM r WHERE NOT EXISTS (SELECT 1 FROM s WHERE s.k = r.k)",
+    {"s": [((1, 7), -1), ((2, 8), -1)]},
+)
+RANKED = Case("SELECT k, rank() OVER (PARTITION BY k ORDER BY a) AS n FROM r", BOTH_CHANGE)
 REPLACED = Case("SELECT k, max(a) AS m FROM r GROUP BY k", {"r": [((2, 20), -1), ((1, 10), -1)]})
 
 WRONG: list[tuple[Any, str, Callable[..., Plan], Case]] = [
@@ -172,6 +227,19 @@ WRONG: list[tuple[Any, str, Callable[..., Plan], Case]] = [
     (derive_module, "aggregate", aggregate_ignores_old, NESTED),
     (derive_module, "aggregate", aggregate_old_is_new, NESTED),
     (aggregate_module, "domain_of", keys_that_came, NESTED),
+    (derive_module, "semi", semi_of_the_left, ANTI),
+    (derive_module, "semi", semi_old_is_new, ANTI),
+    (derive_module, "semi", semi_both_new, EXISTS),
+    (semi_module, "read_by", partners_that_came, ANTI),
+    (derive_module, "before", before_is_new, ANTI),
+    (derive_module, "window", window_ignores_old, RANKED),
+    (derive_module, "window", window_old_is_new, RANKED),
+    (
+        derive_module,
+        "repeat",
+        repeat_once,
+        Case("SELECT k, a FROM r EXCEPT ALL SELECT k, b FROM s", {"r": [((5, 5), 1), ((5, 5), 1)]}),
+    ),
     (program_module, "domain_of", keys_that_came, REPLACED),
 ]
 
@@ -190,6 +258,7 @@ def test_a_wrong_rule_gives_wrong_rows(
 def test_every_rule_has_a_wrong_version() -> None:
     replaced = {name for module, name, _, _ in WRONG if module is derive_module}
     assert replaced >= {"scan", "filter", "project", "union", "join", "aggregate", "before"}
+    assert replaced >= {"semi", "window", "repeat"}
 
 
 def test_rows_that_are_not_netted_cannot_reach_an_aggregate(

@@ -19,6 +19,7 @@ from hybridview.algebra.plan import (
     Project,
     Reference,
     Scan,
+    Window,
     output,
     walk,
 )
@@ -102,24 +103,38 @@ def refuses(view: Compilable) -> str | None:
     top = shape(view.plan)
     for node in walk(view.plan):
         keyed_top = node is top.aggregate and view.layout.kind is LayoutKind.KEYED
+        if isinstance(node, Window):
+            if not node.partition:
+                return "a window without PARTITION BY has no key to restrict by"
+            reason = _inexact([(f.name, f.expr.this) for f in node.functions], view.types)
+            if reason:
+                return reason
         if not isinstance(node, Aggregate) or keyed_top:
             continue
         if not node.keys:
             return "an aggregate without GROUP BY below another operator has no key to restrict by"
-        for measure in node.measures:
-            argument = argument_of(measure.expr)
-            kind = view.types.get(argument.sql(dialect="spark"), "") if argument else ""
-            if isinstance(measure.expr, exp.Sum | exp.Avg) and not _exact(measure.expr, kind):
-                return (
-                    f"{measure.name} below another operator adds floating point numbers, "
-                    "whose last digits depend on the order"
-                )
+        reason = _inexact([(m.name, m.expr) for m in node.measures], view.types)
+        if reason:
+            return reason
     if top.aggregate is not None and not top.aggregate.keys:
         if top.having is not None:
             return "HAVING over an aggregate without GROUP BY has no key to restrict by"
         if measures(top, view.types) is None or not view.layout.parts:
             return "an aggregate without GROUP BY has no key to restrict by, and cannot be added up"
     return cannot_match(view.plan, view.layout, view.recorded) if view.recorded else None
+
+
+def _inexact(calls: list[tuple[str, Expr]], types: Types) -> str | None:
+    """Return why values that others are computed from may differ from one run to the next."""
+    for name, call in calls:
+        argument = argument_of(call)
+        kind = types.get(argument.sql(dialect="spark"), "") if argument else ""
+        if isinstance(call, exp.Sum | exp.Avg) and not _exact(call, kind):
+            return (
+                f"{name} below another operator adds floating point numbers, "
+                "whose last digits depend on the order"
+            )
+    return None
 
 
 def _exact(call: Expr, kind: str) -> bool:
@@ -274,7 +289,7 @@ def _replace(view: Compilable, top: Shape, batch: Batch, obstacle: str) -> Delta
         f"({old}.__hv_stored IS NULL OR NOT ({unchanged})))",
         dialect="spark",
     )
-    query = query.with_(DOMAIN, as_=render(domain, view.recorded))
+    query = query.with_(DOMAIN, as_=render(domain, view.recorded, label=DOMAIN))
     names = ", ".join(key.name for key in node.keys)
     return DeltaProgram(
         view.view,

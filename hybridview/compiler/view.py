@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from hybridview.algebra.plan import Aggregate, Plan, Project, walk
+from hybridview.algebra.plan import Aggregate, Plan, Project, Window, walk
 from hybridview.compiler.kinds import Recorded
 from hybridview.compiler.layout import EPOCH, ROW, Layout, LayoutKind, lay_out
 from hybridview.compiler.matching import with_types
@@ -27,10 +27,14 @@ def arguments(plan: Plan) -> dict[str, tuple[exp.Expr, Plan]]:
     """Return every aggregate argument and the plan it is evaluated over, by its text."""
     found: dict[str, tuple[exp.Expr, Plan]] = {}
     for node in walk(plan):
-        if not isinstance(node, Aggregate):
+        if isinstance(node, Aggregate):
+            calls = [measure.expr for measure in node.measures]
+        elif isinstance(node, Window):
+            calls = [function.expr.this for function in node.functions]
+        else:
             continue
-        for measure in node.measures:
-            argument = argument_of(measure.expr)
+        for call in calls:
+            argument = argument_of(call)
             if argument is not None:
                 found.setdefault(argument.sql(dialect="spark"), (argument, node.input))
     return found

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from sqlglot import exp
 
 from hybridview.algebra.expressions import Expr, Named, column, columns_of
-from hybridview.algebra.plan import Aggregate, Filter, Plan, Project, output
+from hybridview.algebra.plan import Aggregate, Filter, Plan, Project, Window, output
 from hybridview.sql.functions import is_aggregate
 from hybridview.sql.scope import NoRule, Output, Scope, Unresolved
 
@@ -48,8 +48,9 @@ def select_list(block: Block, plan: Plan) -> tuple[Plan, tuple[Output, ...], Spe
     having = _with_aliases(having_node.this, block, items) if having_node is not None else None
     group = block.node.args.get("group")
     calls = _calls([item.expr for item in items] + ([having] if having is not None else []))
+    qualify = _qualify(block, items)
     if group is None and not calls and having is None:
-        return (*_project(plan, items), None)
+        return (*_project(*_windows(plan, items, qualify)), None)
     if group is not None and _grouping_sets(group):
         raise NoRule("GROUPING SETS", group)
     keys = _keys(block, items, group)
@@ -59,7 +60,44 @@ def select_list(block: Block, plan: Plan) -> tuple[Plan, tuple[Output, ...], Spe
     if having is not None:
         grouped = Filter(grouped, _over(aggregate, having, known))
     over = [_Item(i.name, i.certain, _over(aggregate, i.expr, known)) for i in items]
-    return (*_project(grouped, over), _spelling(block, group))
+    if qualify is not None:
+        qualify = _over(aggregate, qualify, known)
+    return (*_project(*_windows(grouped, over, qualify)), _spelling(block, group))
+
+
+def _qualify(block: Block, items: list[_Item]) -> Expr | None:
+    """Resolve QUALIFY: it may name an alias of the list."""
+    node = block.node.args.get("qualify")
+    return _with_aliases(node.this, block, items) if node is not None else None
+
+
+def _windows(plan: Plan, items: list[_Item], qualify: Expr | None) -> tuple[Plan, list[_Item]]:
+    """Compute window functions, one operator for each way to part the rows; then QUALIFY."""
+    exprs = [*(item.expr for item in items), *([qualify] if qualify is not None else [])]
+    found: dict[tuple[Expr, ...], list[Named]] = {}
+    taken = {name.lower() for name in output(plan)}
+    calls: list[Named] = []
+    for expr in exprs:
+        for window in expr.find_all(exp.Window):
+            if any(window == named.expr for named in calls):
+                continue
+            if isinstance(window.this, exp.Column):
+                raise NoRule("window function over an aggregate of the same name", window)
+            calls.append(Named(_label(window, taken), window.copy()))
+            found.setdefault(tuple(window.args.get("partition_by") or ()), []).append(calls[-1])
+    for partition, functions in found.items():
+        plan = Window(plan, partition, tuple(functions))
+
+    def replace(node: Expr) -> Expr:
+        named = next((c for c in calls if c.expr == node), None)
+        return column(named.name) if named is not None else node
+
+    def computed(expr: Expr) -> Expr:
+        return expr.copy().transform(replace)
+
+    if qualify is not None:
+        plan = Filter(plan, computed(qualify))
+    return plan, [_Item(i.name, i.certain, computed(i.expr)) for i in items]
 
 
 def is_grouped(node: exp.Select) -> bool:
@@ -70,9 +108,22 @@ def is_grouped(node: exp.Select) -> bool:
 
 
 def _has_call(node: Expr) -> bool:
-    if isinstance(node, exp.Query | exp.Subquery | exp.Window):
-        return False
-    return is_aggregate(node) or any(_has_call(child) for child in node.iter_expressions())
+    return next(_aggregate_calls(node), None) is not None
+
+
+def _aggregate_calls(node: Expr) -> Iterator[Expr]:
+    """Yield the aggregate calls of an expression; not what a window computes, nor a subquery."""
+    if isinstance(node, exp.Query | exp.Subquery):
+        return
+    if isinstance(node, exp.Window):
+        for part in (*node.this.iter_expressions(), *node.iter_expressions()):
+            if part is not node.this:
+                yield from _aggregate_calls(part)
+        return
+    if is_aggregate(node):
+        yield node
+    for child in node.iter_expressions():
+        yield from _aggregate_calls(child)
 
 
 def _spelling(block: Block, group: exp.Group | None) -> Spelling:
@@ -208,9 +259,7 @@ def _calls(exprs: list[Expr]) -> tuple[Expr, ...]:
     """Return the different aggregate calls in some expressions."""
     found: list[Expr] = []
     for expr in exprs:
-        for node in expr.walk():
-            if not is_aggregate(node):
-                continue
+        for node in _aggregate_calls(expr):
             if any(is_aggregate(inner) for inner in node.walk() if inner is not node):
                 raise NoRule("aggregate of an aggregate", node)
             if not any(node == other for other in found):

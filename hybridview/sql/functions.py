@@ -116,11 +116,75 @@ def is_aggregate(node: Expr) -> bool:
     return isinstance(node, AGGREGATES)
 
 
+def with_plain_calls(expr: Expr) -> Expr:
+    """Return a copy with calls that are short for others written out: they have the same value.
+
+    sum(x) FILTER (WHERE p) = sum(CASE WHEN p THEN x END); count_if(p) counts the rows with p; the
+    smallest truth value is true if all are.
+    """
+
+    def rewrite(node: Expr) -> Expr:
+        if isinstance(node, exp.Filter) and is_aggregate(node.this):
+            return _when(node.this, node.expression.this)
+        if isinstance(node, exp.CountIf) and not isinstance(node.this, exp.Distinct):
+            return _when(exp.Count(this=exp.Star()), node.this)
+        if isinstance(node, exp.LogicalAnd):
+            return exp.Min(this=node.this)
+        if isinstance(node, exp.LogicalOr):
+            return exp.Max(this=node.this)
+        return node
+
+    return expr.copy().transform(rewrite)
+
+
+def _when(call: Expr, condition: Expr) -> Expr:
+    """Return an aggregate call over the rows for which a condition holds."""
+
+    def case(value: Expr) -> Expr:
+        return exp.Case(ifs=[exp.If(this=condition.copy(), true=value.copy())])
+
+    found = call.copy()
+    if isinstance(found.this, exp.Distinct):
+        found.this.set("expressions", [case(value) for value in found.this.expressions])
+    elif isinstance(found.this, exp.Star):
+        found.set("this", case(exp.Literal.number(1)))
+    else:
+        found.set("this", case(found.this))
+    return found
+
+
+RANKINGS: tuple[type[Expr], ...] = (exp.Rank, exp.DenseRank, exp.PercentRank, exp.CumeDist)
+"""Window functions that give rows with equal sort keys equal values."""
+
+
+def leaves_ties_open(window: exp.Window) -> bool:
+    """Say whether rows with equal sort keys may get different values, in an order Spark chooses."""
+    call, spec = window.this, window.args.get("spec")
+    known = {"this", "partition_by", "order", "spec", "over"}
+    if any(value and name not in known for name, value in window.args.items()):
+        return True
+    if isinstance(call, RANKINGS):
+        return False
+    if not is_aggregate(call) or isinstance(call.this, exp.Distinct):
+        return True
+    if spec is None or (spec.args.get("kind") or "").upper() == "RANGE":
+        return False
+    bounds = (spec.args.get("start"), spec.args.get("end"))
+    return bounds != ("UNBOUNDED", "UNBOUNDED")
+
+
+_WINDOW: tuple[type[Expr], ...] = (exp.Order, exp.Ordered, exp.WindowSpec, *RANKINGS)
+
+
 def unknown_part(expr: Expr) -> Expr | None:
     """Return the first part of an expression that no delta rule can carry, or None."""
     kinds, names = _scalar_kinds()
     for node in expr.walk():
         if is_aggregate(node) or isinstance(node, _PLAIN):
+            continue
+        if isinstance(node, exp.Window) and not leaves_ties_open(node):
+            continue
+        if isinstance(node, _WINDOW) and node.find_ancestor(exp.Window):
             continue
         if isinstance(node, exp.Anonymous) and node.name.lower() in names:
             continue

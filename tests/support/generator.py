@@ -99,7 +99,11 @@ class _Writer:
         choice = self.rng.random()
         if choice < 0.14:
             return self.union(depth)
-        if choice < 0.24:
+        if choice < 0.19 and depth < 3 and self.budget > 0:
+            return self.window(depth)
+        if choice < 0.19:
+            return self.set_operation(depth)
+        if choice < 0.27:
             plain = self.select(depth)
             return Query(plain.sql.replace("SELECT", "SELECT DISTINCT", 1), plain.columns)
         if choice < 0.62:
@@ -165,6 +169,8 @@ class _Writer:
             columns = (*columns, Col("k", "int"))
         if self.chance(0.4):
             where.append(self.predicate(columns))
+        if depth > 0 and self.budget > 0 and self.reads < MOST_READS and self.chance(0.25):
+            where.append(self.subquery(columns))
         return f"FROM {text}{' WHERE ' + ' AND '.join(where) if where else ''}", columns
 
     def match(self, left: tuple[Col, ...], right: tuple[Col, ...]) -> str:
@@ -175,6 +181,32 @@ class _Writer:
             return self.predicate((*left, *right))
         sign = "<=>" if self.chance(0.1) else "="
         return f"{self.rng.choice(lefts).sql} {sign} {self.rng.choice(rights).sql}"
+
+    def subquery(self, columns: tuple[Col, ...]) -> str:
+        """Return a condition with a subquery, tied to the row outside or not."""
+        origin, inner = self.source(0)
+        link = self.match(columns, inner)
+        extra = f" AND {self.predicate((*columns, *inner), 0)}" if self.chance(0.3) else ""
+        tied = f" WHERE {link}{extra}"
+        kind = self.rng.choice(
+            [c.kind for c in inner if c.kind in ("int", "str", "dec")] or ["int"]
+        )
+        mine, theirs = self.expression(kind, columns, 0), self.expression(kind, inner, 0)
+        number = self.expression("int", columns, 0)
+        loose = tied if self.chance(0.3) else ""
+        other = self.predicate(columns, 0)
+        total = self.rng.choice(("sum", "max", "count", "min"))
+        value = self.expression("int", inner, 0)
+        condition = self.rng.choice(
+            (
+                f"EXISTS (SELECT 1 FROM {origin}{tied})",
+                f"NOT EXISTS (SELECT * FROM {origin}{tied})",
+                f"{mine} IN (SELECT {theirs} FROM {origin}{loose})",
+                f"{mine} NOT IN (SELECT {theirs} FROM {origin}{loose})",
+                f"{number} < (SELECT {total}({value}) FROM {origin}{tied})",
+            )
+        )
+        return f"({condition} OR {other})" if self.chance(0.15) else condition
 
     # Expressions
 
@@ -283,6 +315,34 @@ class _Writer:
             text += f" {self.rng.choice(('UNION ALL', 'UNION ALL', 'UNION'))} {arm.sql}"
         return Query(text, first.columns)
 
+    def set_operation(self, depth: int) -> Query:
+        first = self.select(depth)
+        kinds = tuple(c.kind for c in first.columns)
+        second = self.select(max(depth - 1, 0), kinds)
+        word = self.rng.choice(("INTERSECT", "EXCEPT", "INTERSECT ALL", "EXCEPT ALL"))
+        return Query(f"{first.sql} {word} {second.sql}", first.columns)
+
+    def window(self, depth: int) -> Query:
+        """Return a query with window functions that treat rows with equal sort keys alike."""
+        origin, columns = self.from_where(depth)
+        plain = [c for c in columns if c.kind in ("int", "str", "dec")] or [Col("1", "int")]
+        part, order = self.rng.choice(plain), self.rng.choice(plain)
+        number = self.expression("int", columns, 0)
+        over = f"OVER (PARTITION BY {part.sql} ORDER BY {order.sql})"
+        whole = f"OVER (PARTITION BY {part.sql})"
+        functions = (
+            f"rank() {over}",
+            f"dense_rank() {over}",
+            f"sum({number}) {over}",
+            f"count(*) {whole}",
+            f"max({number}) {whole}",
+        )
+        shown = self.rng.choice(plain)
+        items = [(shown.sql, shown.kind), (self.rng.choice(functions), "int")]
+        listed, outputs = self.listed(items)
+        tail = f" QUALIFY rank() {over} = 1" if self.chance(0.2) else ""
+        return Query(f"SELECT {listed} {origin}{tail}", outputs)
+
     def measure(self, columns: tuple[Col, ...]) -> tuple[str, str]:
         """Return one aggregate call, or an expression over some, and its kind."""
         kind = self.rng.choice(sorted({c.kind for c in columns} - {"bool"}) or ["int"])
@@ -299,6 +359,7 @@ class _Writer:
             (f"sum(DISTINCT {number})", "int"),
             (f"sum({number}) + count(*)", "int"),
             (f"max({number}) - min({number})", "int"),
+            (f"sum({number}) FILTER (WHERE {self.predicate(columns, 0)})", "int"),
             (f"CASE WHEN count(*) > 1 THEN sum({number}) ELSE 0 END", "int"),
         ]
         if kind in ("dec", "dbl"):

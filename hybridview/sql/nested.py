@@ -1,0 +1,225 @@
+"""The subqueries in the expressions of one SELECT -> joins, before the expressions are resolved."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from sqlglot import exp
+
+from hybridview.algebra.expressions import Expr, Named, column, columns_of, conjuncts, substitute
+from hybridview.algebra.plan import Filter, Plan, Project, output
+from hybridview.sql.block import Block, Spelling, is_grouped, select_list
+from hybridview.sql.functions import is_aggregate, with_plain_calls
+from hybridview.sql.relation import Ctes, Relation, refuse
+from hybridview.sql.scope import PLAN, NoRule, Output, Scope, Unresolved
+from hybridview.sql.subquery import Inner, inside, is_subquery, keep, marked, with_value
+
+CLAUSES = {
+    *("from_", "joins", "where", "group", "having", "distinct", "order", "with_"),
+    *("expressions", "kind", "hint", "operation_modifiers", "qualify"),
+}
+"""The clauses of a SELECT that are handled."""
+
+
+class Around(Protocol):
+    """What resolves the parts of a query that are no subqueries."""
+
+    def query(self, node: Expr, ctes: Ctes) -> Relation: ...
+
+    def ctes_of(self, node: Expr, ctes: Ctes) -> Ctes: ...
+
+    def from_clause(self, node: exp.Select, ctes: Ctes) -> tuple[Plan, Scope]: ...
+
+    def expression(self, expr: Expr, scope: Scope) -> Expr: ...
+
+    def unique(self, label: str) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Nested:
+    """Resolves the conditions and the list of a SELECT, subqueries in them included."""
+
+    around: Around
+
+    def select_list(
+        self, node: exp.Select, plan: Plan, scope: Scope, ctes: Ctes
+    ) -> tuple[Plan, tuple[Output, ...], Spelling | None]:
+        """Resolve the select list and what belongs to it; subqueries in it are joined first.
+
+        In a SELECT that groups, a subquery stands beside the groups, unless it is aggregated.
+        """
+        bare = node.copy()
+        bare.set("expressions", [with_plain_calls(e) for e in bare.expressions])
+        for clause in ("having", "qualify"):
+            if bare.args.get(clause):
+                bare.set(clause, with_plain_calls(bare.args[clause]))
+        grouped = is_grouped(bare)
+        later: list[tuple[str, Expr]] = []
+        clauses = (bare.args.get("having"), bare.args.get("qualify"))
+        parts = [*bare.expressions, *(clause for clause in clauses if clause)]
+        for part in parts:
+            for found in _topmost_subqueries(part):
+                name = self.around.unique("subquery")
+                stand_in = exp.Column(
+                    this=exp.to_identifier(name, quoted=True),
+                    table=exp.to_identifier(PLAN, quoted=True),
+                )
+                if grouped and not _in_aggregate(found, part):
+                    later.append((name, found.copy()))
+                else:
+                    plan = self._attach(plan, found, name, scope, ctes)
+                found.replace(stand_in)
+
+        def join_later(groups: Plan, over: Callable[[Expr], Expr]) -> Plan:
+            for name, found in later:
+                groups = self._attach(groups, found, name, scope, ctes, over)
+            return groups
+
+        block = Block(bare, scope, lambda expr: self.around.expression(expr, scope), join_later)
+        return select_list(block, plan)
+
+    def where(self, plan: Plan, condition: Expr, scope: Scope, ctes: Ctes) -> Plan:
+        """Keep the rows for which one condition of WHERE holds."""
+        bare = condition.unnest()
+        negated = isinstance(bare, exp.Not)
+        asked = bare.this.unnest() if negated else bare
+        if isinstance(asked, exp.Exists | exp.In) and is_subquery(asked):
+            inner = self._inner(asked, scope, ctes, plan)
+            sought = self._sought(asked, scope) if isinstance(asked, exp.In) else None
+            return keep(plan, inner, sought, negated)
+        rewritten = condition.copy()
+        for found in _topmost_subqueries(rewritten):
+            name = self.around.unique("subquery")
+            plan = self._attach(plan, found, name, scope, ctes)
+            stand_in = column(name)
+            stand_in.set("table", exp.to_identifier(PLAN, quoted=True))
+            if found is rewritten:
+                rewritten = stand_in
+            else:
+                found.replace(stand_in)
+        return Filter(plan, self.around.expression(rewritten, scope))
+
+    def _column(self, label: str) -> str:
+        """Return a name for a plan column that no table's column can have."""
+        return f"{self.around.unique('subquery')}.{label}"
+
+    def _sought(self, node: exp.In, scope: Scope) -> Expr:
+        return self.around.expression(node.this, scope)
+
+    def _attach(
+        self,
+        plan: Plan,
+        node: Expr,
+        name: str,
+        scope: Scope,
+        ctes: Ctes,
+        over: Callable[[Expr], Expr] = lambda expr: expr,
+    ) -> Plan:
+        """Add a column with a subquery's value; `over` turns expressions into the plan's own."""
+        inner = self._inner(node, scope, ctes, plan, over)
+        if isinstance(node, exp.Subquery):
+            return with_value(plan, inner, name, self._column)
+        sought = over(self._sought(node, scope)) if isinstance(node, exp.In) else None
+        return marked(plan, inner, sought, name)
+
+    def _inner(
+        self,
+        node: Expr,
+        scope: Scope,
+        ctes: Ctes,
+        plan: Plan,
+        over: Callable[[Expr], Expr] = lambda expr: expr,
+    ) -> Inner:
+        """Resolve a subquery; names it does not know are taken from around it."""
+        if isinstance(node, exp.Subquery):
+            refuse(node, {"this", "with_"})
+            ctes = self.around.ctes_of(node, ctes)
+        query = inside(node)
+        inner = self._rows(query, ctes, scope, isinstance(node, exp.Exists))
+        if inner is None:
+            return self._whole(query, ctes, scope)
+        own = set(output(inner.plan))
+
+        def outside(expr: Expr) -> Expr:
+            names = [n for n in columns_of(expr) if n not in own]
+            return substitute(expr, {n: over(column(n)) for n in names})
+
+        linked = tuple(outside(c) for c in inner.linked)
+        inner = replace(inner, linked=linked, items=tuple(outside(i) for i in inner.items))
+        if set(inner.outside()) - set(output(plan)):
+            raise NoRule("subquery correlated over two levels", node)
+        return inner
+
+    def _whole(self, query: Expr, ctes: Ctes, scope: Scope) -> Inner:
+        """Resolve a subquery that takes nothing from outside."""
+        try:
+            found = self.around.query(query, ctes)
+        except Unresolved as miss:
+            scope.find(miss.node)  # raises anew if nobody knows the name
+            raise NoRule("correlated subquery", query) from None
+        taken = tuple(Named(self._column(c.name), column(c.plan_name)) for c in found.columns)
+        return Inner(Project(found.plan, taken), tuple(column(n.name) for n in taken))
+
+    def _rows(self, node: Expr, ctes: Ctes, outer: Scope, only_rows: bool) -> Inner | None:
+        """Return the rows of a plain SELECT before its list; None if it is resolved as a whole."""
+        if not isinstance(node, exp.Select):
+            return None
+        grouped = is_grouped(node)
+        whole = any(node.args.get(part) for part in ("group", "having", "limit", "offset"))
+        if whole or (node.args.get("distinct") and grouped) or node.args.get("qualify"):
+            return None
+        refuse(node, CLAUSES)
+        ctes = self.around.ctes_of(node, ctes)
+        plan, scope = self.around.from_clause(node, ctes)
+        scope = replace(scope, outer=outer)
+        linked: list[Expr] = []
+        where = node.args.get("where")
+        for condition in conjuncts(where.this) if where is not None else ():
+            if not any(is_subquery(part) for part in condition.walk()):
+                found = self.around.expression(condition, scope)
+                if set(columns_of(found)) - set(output(plan)):
+                    linked.append(found)
+                    continue
+            plan = self.where(plan, condition, scope, ctes)
+        if only_rows and not grouped:
+            return Inner(plan, (), tuple(linked))
+        items: list[Expr] = []
+        for listed in node.expressions:
+            bare = listed.this if isinstance(listed, exp.Alias) else listed
+            if _is_star(bare) or any(is_subquery(part) for part in bare.walk()):
+                return self._refuse_link(linked, node)
+            items.append(self.around.expression(with_plain_calls(bare), scope))
+        return Inner(plan, tuple(items), tuple(linked), grouped)
+
+    @staticmethod
+    def _refuse_link(linked: list[Expr], node: Expr) -> None:
+        """Leave a subquery to be resolved as a whole, if nothing ties it to the outside."""
+        if linked:
+            raise NoRule("correlated subquery", node)
+
+
+def _topmost_subqueries(part: Expr) -> list[Expr]:
+    """Return the subqueries in an expression, without those inside another one."""
+    if isinstance(part, exp.Any | exp.All):
+        raise NoRule(f"comparison with {type(part).__name__.upper()}", part)
+    if is_subquery(part):
+        return [part]
+    return [found for child in part.iter_expressions() for found in _topmost_subqueries(child)]
+
+
+def _is_star(node: Expr) -> bool:
+    return isinstance(node, exp.Star) or (
+        isinstance(node, exp.Column) and isinstance(node.this, exp.Star)
+    )
+
+
+def _in_aggregate(node: Expr, part: Expr) -> bool:
+    """Say whether a node is inside an aggregate call of the expression around it."""
+    above = node.parent
+    while above is not None and above is not part:
+        if is_aggregate(above):
+            return True
+        above = above.parent
+    return above is not None and is_aggregate(above)
