@@ -37,7 +37,7 @@ test-spark: $(STAMP) java ## Run the tests on Spark and Delta Lake, and some of 
 	$(BIN)/python -m pytest -m "faults and spark and not long"
 
 test-faults: $(STAMP) java ## Kill refreshes at every point, race them, soak a store for 10 minutes
-	$(BIN)/python -m pytest tests/faults
+	$(BIN)/python -m pytest -n 2 tests/faults
 
 test-all: check java ## Run everything, long random runs included
 	HV_CASES=10000 $(BIN)/python -m pytest

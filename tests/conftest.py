@@ -11,10 +11,10 @@ import pytest
 from hybridview.engine.local import start_local
 
 SETTINGS = {
-    # Tests run many small statements once: the optimising compiler costs more than it gives.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC",
     "spark.sql.shuffle.partitions": "2",
-    # The same for code that Spark generates, compiles and runs once, over a handful of rows.
+    # Code that Spark generates, compiles and runs once, over a handful of rows, costs more than it
+    # gives; the JVM's own optimising compiler does not.
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }

@@ -27,7 +27,7 @@ from hybridview.compiler.normalise import (
     normalise,
     prune,
     push_filters,
-    split_outer_joins,
+    turn_outer_joins,
 )
 from hybridview.compiler.render import render, text
 from hybridview.schema import Column, TableSchema
@@ -60,30 +60,27 @@ def test_distinct_is_a_group_without_measures() -> None:
 
 
 def test_other_plans_stay() -> None:
-    for rewrite in (split_outer_joins, group_distinct, lift_projects, push_filters):
+    for rewrite in (turn_outer_joins, group_distinct, lift_projects, push_filters):
         assert rewrite(R) is R
 
 
-# split_outer_joins
+# turn_outer_joins
 
 ON = "`r.k` = `s.k`"
-NO_S = (Named("s.k", exp.Null()), Named("s.b", exp.Null()))
 NO_R = (Named("r.k", exp.Null()), Named("r.a", exp.Null()))
 ALL_R = (Named("r.k", column("r.k")), Named("r.a", column("r.a")))
 ALL_S = (Named("s.k", column("s.k")), Named("s.b", column("s.b")))
 
 
-def test_an_outer_join_is_the_inner_one_and_the_rows_without_a_partner() -> None:
-    names = ("r.k", "r.a", "s.k", "s.b")
-    inner = Join(R, S, sql(ON))
-    left = Project(Semi(R, S, sql(ON), anti=True), (*ALL_R, *NO_S))
-    right = Project(Semi(S, R, sql(ON), anti=True), (*NO_R, *ALL_S))
-    for keeps, arms in (
-        ((True, False), (inner, left)),
-        ((False, True), (inner, right)),
-        ((True, True), (inner, left, right)),
-    ):
-        assert split_outer_joins(Outer(R, S, sql(ON), *keeps)) == Union(arms, names)
+def test_all_outer_joins_become_left_ones() -> None:
+    left = Outer(R, S, sql(ON), True, False)
+    assert turn_outer_joins(left) is left
+    right = Outer(R, S, sql(ON), False, True)
+    turned = Outer(S, R, sql(ON), True, False)
+    assert turn_outer_joins(right) == Project(turned, (*ALL_R, *ALL_S))
+    alone = Project(Semi(S, R, sql(ON), anti=True), (*NO_R, *ALL_S))
+    full = Outer(R, S, sql(ON), True, True)
+    assert turn_outer_joins(full) == Union((left, alone), ("r.k", "r.a", "s.k", "s.b"))
 
 
 # lift_projects
@@ -153,6 +150,14 @@ def test_a_condition_over_a_semi_join_stands_below_it() -> None:
     semi = Semi(R, S, sql("`r.k` = `s.k`"))
     assert push_filters(Filter(semi, sql("`r.a` > 1"))) == Semi(
         Filter(R, sql("`r.a` > 1")), S, sql("`r.k` = `s.k`")
+    )
+
+
+def test_only_conditions_on_the_left_go_below_a_left_join() -> None:
+    join = Outer(R, S, sql(ON), True, False)
+    condition = sql("`r.a` > 1 AND `s.b` IS NULL")
+    assert push_filters(Filter(join, condition)) == Filter(
+        Outer(Filter(R, sql("`r.a` > 1")), S, sql(ON), True, False), sql("`s.b` IS NULL")
     )
 
 

@@ -22,6 +22,7 @@ from hybridview.algebra.plan import (
     Filter,
     Join,
     Negate,
+    Outer,
     Plan,
     PlanError,
     Project,
@@ -43,6 +44,7 @@ from hybridview.compiler.program import NotIncremental
 from hybridview.compiler.rules import aggregate as aggregate_module
 from hybridview.compiler.rules import semi as semi_module
 from hybridview.compiler.rules.aggregate import KEY, aggregate
+from hybridview.compiler.rules.outer import outer
 from hybridview.compiler.rules.semi import read_by, semi
 from hybridview.compiler.rules.window import window
 from tests.support.cases import Row
@@ -144,7 +146,7 @@ def keys_that_came(node: Aggregate, change: Plan) -> Domain:
     return Domain(net, keys)
 
 
-def before_is_new(plan: Plan, batch: Batch) -> Plan:
+def before_is_new(plan: Plan, batch: Batch, memo: object = None) -> Plan:
     """The past read from the present."""
     return plan
 
@@ -175,6 +177,27 @@ def partners_that_came(condition: Expr | None, rows: Plan) -> Domain:
     return read_by(condition, Expand(Consolidate(rows)) if signed(rows) else rows)
 
 
+def outer_of_the_left(
+    node: Outer, left_change: Plan, right_change: Plan, left_before: Plan, right_before: Plan
+) -> Plan:
+    """Rows that stay are never joined anew."""
+    return Outer(left_change, node.right, node.condition, True, False)
+
+
+def outer_old_is_new(
+    node: Outer, left_change: Plan, right_change: Plan, left_before: Plan, right_before: Plan
+) -> Plan:
+    """The rows to take away joined with the new partners."""
+    return outer(node, left_change, right_change, left_before, node.right)
+
+
+def outer_both_new(
+    node: Outer, left_change: Plan, right_change: Plan, left_before: Plan, right_before: Plan
+) -> Plan:
+    """Fresh rows of the left joined twice."""
+    return outer(node, left_change, right_change, node.left, right_before)
+
+
 def window_ignores_old(node: Window, change: Plan, before: Plan) -> Plan:
     """The new partitions without taking the old ones away."""
     found = window(node, change, before)
@@ -202,6 +225,7 @@ ANTI = Case(
     "SELECT k, a FROM r WHERE NOT EXISTS (SELECT 1 FROM s WHERE s.k = r.k)",
     {"s": [((1, 7), -1), ((2, 8), -1)]},
 )
+KEPT = Case("SELECT r.k, r.a, s.b FROM r LEFT JOIN s ON r.k = s.k", BOTH_CHANGE)
 RANKED = Case("SELECT k, rank() OVER (PARTITION BY k ORDER BY a) AS n FROM r", BOTH_CHANGE)
 REPLACED = Case("SELECT k, max(a) AS m FROM r GROUP BY k", {"r": [((2, 20), -1), ((1, 10), -1)]})
 
@@ -232,6 +256,10 @@ WRONG: list[tuple[Any, str, Callable[..., Plan], Case]] = [
     (derive_module, "semi", semi_both_new, EXISTS),
     (semi_module, "read_by", partners_that_came, ANTI),
     (derive_module, "before", before_is_new, ANTI),
+    (derive_module, "outer", outer_of_the_left, KEPT),
+    (derive_module, "outer", outer_old_is_new, KEPT),
+    (derive_module, "outer", outer_both_new, KEPT),
+    (derive_module, "before", before_is_new, KEPT),
     (derive_module, "window", window_ignores_old, RANKED),
     (derive_module, "window", window_old_is_new, RANKED),
     (
@@ -258,7 +286,7 @@ def test_a_wrong_rule_gives_wrong_rows(
 def test_every_rule_has_a_wrong_version() -> None:
     replaced = {name for module, name, _, _ in WRONG if module is derive_module}
     assert replaced >= {"scan", "filter", "project", "union", "join", "aggregate", "before"}
-    assert replaced >= {"semi", "window", "repeat"}
+    assert replaced >= {"semi", "outer", "window", "repeat"}
 
 
 def test_rows_that_are_not_netted_cannot_reach_an_aggregate(

@@ -81,7 +81,10 @@ class Join:
 
 @dataclass(frozen=True, slots=True)
 class Outer:
-    """A join that keeps rows without a partner, NULLs in place of the other side's columns."""
+    """A join that keeps rows without a partner, NULLs in place of the other side's columns.
+
+    One that keeps its left side alone takes signed rows there: each row is joined by itself.
+    """
 
     left: Plan
     right: Plan
@@ -91,6 +94,8 @@ class Outer:
 
     def __post_init__(self) -> None:
         _check_join(self.left, self.right)
+        if signed(self.right) or (self.keeps_right and signed(self.left)):
+            raise PlanError("an outer join of signed rows: consolidate and expand them first")
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,7 +292,7 @@ def signed(plan: Plan) -> bool:
             return True
         case Filter(child, _) | Project(child, _) | Restrict(child, _, _):
             return signed(child)
-        case Semi(child) | Repeat(child, _):
+        case Semi(child) | Repeat(child, _) | Outer(child):
             return signed(child)
         case Join(left, right, _):
             return signed(left) or signed(right)
@@ -295,7 +300,7 @@ def signed(plan: Plan) -> bool:
             return any(signed(child) for child in inputs)
         case Scan() | Empty() | Aggregate() | Distinct() | Expand() | Domain() | Partial():
             return False
-        case Reference() | Window() | Outer():
+        case Reference() | Window():
             return False
         case _:
             assert_never(plan)
@@ -339,8 +344,18 @@ def walk(plan: Plan) -> Iterator[Plan]:
 
 def tables(plan: Plan) -> tuple[str, ...]:
     """Return the tables a plan reads, each once, in order of appearance."""
-    found = (node.table for node in walk(plan) if isinstance(node, Scan | Changes))
-    return tuple(dict.fromkeys(found))
+    found: dict[str, None] = {}
+    seen: set[int] = set()
+    waiting = [plan]
+    while waiting:
+        node = waiting.pop()
+        if id(node) in seen:  # a part may be read by several others
+            continue
+        seen.add(id(node))
+        if isinstance(node, Scan | Changes):
+            found[node.table] = None
+        waiting += reversed(children(node))
+    return tuple(found)
 
 
 def _check_join(left: Plan, right: Plan) -> None:

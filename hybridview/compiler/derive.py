@@ -34,6 +34,7 @@ from hybridview.compiler.batch import Batch, touched
 from hybridview.compiler.rules.aggregate import aggregate, plain
 from hybridview.compiler.rules.filter import filter
 from hybridview.compiler.rules.join import join
+from hybridview.compiler.rules.outer import outer
 from hybridview.compiler.rules.project import project
 from hybridview.compiler.rules.repeat import repeat
 from hybridview.compiler.rules.scan import scan
@@ -44,33 +45,48 @@ from hybridview.compiler.rules.window import window
 __all__ = ["before", "derive", "rules"]
 
 
-def derive(plan: Plan, batch: Batch) -> Plan:
+Memo = dict[tuple[str, int], Plan]
+"""What was derived of a part, by its identity: a part that several others read is derived once."""
+
+
+def derive(plan: Plan, batch: Batch, memo: Memo | None = None) -> Plan:
     """Return the signed change of `plan` that `batch` causes."""
     if not touched(plan, batch):
         return Empty(output(plan))
+    memo = {} if memo is None else memo
+    key = ("change", id(plan))
+    if key not in memo:
+        memo[key] = _derive(plan, batch, memo)
+    return memo[key]
+
+
+def _derive(plan: Plan, batch: Batch, memo: Memo) -> Plan:
     match plan:
         case Scan():
             return scan(plan, batch)
         case Filter(child):
-            return filter(plan, derive(child, batch))
+            return filter(plan, derive(child, batch, memo))
         case Project(child):
-            return project(plan, derive(child, batch))
+            return project(plan, derive(child, batch, memo))
         case Join(left, right):
-            return join(plan, derive(left, batch), derive(right, batch), before(left, batch))
+            changes = derive(left, batch, memo), derive(right, batch, memo)
+            return join(plan, *changes, before(left, batch, memo))
         case Union(inputs):
-            return union(plan, tuple(derive(child, batch) for child in inputs))
+            return union(plan, tuple(derive(child, batch, memo) for child in inputs))
         case Aggregate(child):
-            return aggregate(plan, derive(child, batch), before(child, batch))
+            return aggregate(plan, derive(child, batch, memo), before(child, batch, memo))
         case Semi(left, right):
-            changes = derive(left, batch), derive(right, batch)
-            return semi(plan, *changes, before(left, batch), before(right, batch))
+            changes = derive(left, batch, memo), derive(right, batch, memo)
+            return semi(plan, *changes, before(left, batch, memo), before(right, batch, memo))
+        case Outer(left, right):
+            changes = derive(left, batch, memo), derive(right, batch, memo)
+            return outer(plan, *changes, before(left, batch, memo), before(right, batch, memo))
         case Window(child):
-            return window(plan, derive(child, batch), before(child, batch))
+            return window(plan, derive(child, batch, memo), before(child, batch, memo))
         case Repeat(child):
-            return repeat(plan, derive(child, batch))
+            return repeat(plan, derive(child, batch, memo))
         case (
             Distinct()
-            | Outer()
             | Changes()
             | Negate()
             | Consolidate()
@@ -86,7 +102,7 @@ def derive(plan: Plan, batch: Batch) -> Plan:
             assert_never(plan)
 
 
-def before(plan: Plan, batch: Batch) -> Plan:
+def before(plan: Plan, batch: Batch, memo: Memo | None = None) -> Plan:
     """Return `plan` as it was before `batch`.
 
     T_old = T_new - dT, row by row with signs: no file of the old version is read, so cleaning up
@@ -95,28 +111,39 @@ def before(plan: Plan, batch: Batch) -> Plan:
     """
     if not touched(plan, batch):
         return plan
+    memo = {} if memo is None else memo
+    key = ("before", id(plan))
+    if key not in memo:
+        memo[key] = _before(plan, batch, memo)
+    return memo[key]
+
+
+def _before(plan: Plan, batch: Batch, memo: Memo) -> Plan:
     match plan:
         case Scan(table, alias, columns):
             return Union((plan, Negate(Changes(table, alias, columns))), output(plan))
         case Filter(child, condition):
-            return Filter(before(child, batch), condition)
+            return Filter(before(child, batch, memo), condition)
         case Project(child, columns):
-            return Project(before(child, batch), columns)
+            return Project(before(child, batch, memo), columns)
         case Join(left, right, condition):
-            return Join(before(left, batch), before(right, batch), condition)
+            return Join(before(left, batch, memo), before(right, batch, memo), condition)
         case Union(inputs, names):
-            return Union(tuple(before(child, batch) for child in inputs), names)
+            return Union(tuple(before(child, batch, memo) for child in inputs), names)
         case Aggregate(child, keys, measures):
-            return Aggregate(plain(before(child, batch)), keys, measures)
+            return Aggregate(plain(before(child, batch, memo)), keys, measures)
         case Semi(left, right, condition, anti):
-            return Semi(before(left, batch), plain(before(right, batch)), condition, anti)
+            looked_at = plain(before(right, batch, memo))
+            return Semi(before(left, batch, memo), looked_at, condition, anti)
+        case Outer(left, right, condition, keeps_left, keeps_right):
+            joined = plain(before(right, batch, memo))
+            return Outer(before(left, batch, memo), joined, condition, keeps_left, keeps_right)
         case Window(child, partition, functions):
-            return Window(plain(before(child, batch)), partition, functions)
+            return Window(plain(before(child, batch, memo)), partition, functions)
         case Repeat(child, times):
-            return Repeat(before(child, batch), times)
+            return Repeat(before(child, batch, memo), times)
         case (
             Distinct()
-            | Outer()
             | Changes()
             | Negate()
             | Consolidate()

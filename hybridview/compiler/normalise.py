@@ -50,18 +50,20 @@ def group_distinct(plan: Plan) -> Plan:
     return plan
 
 
-def split_outer_joins(plan: Plan) -> Plan:
-    """An outer join = the inner join + the rows without a partner, NULLs beside them."""
-    if not isinstance(plan, Outer):
+def turn_outer_joins(plan: Plan) -> Plan:
+    """Make all outer joins left ones.
+
+    A right join = a left join of the sides exchanged. A full join = a left join + the rows of the
+    right side without a partner, NULLs beside them.
+    """
+    if not isinstance(plan, Outer) or not plan.keeps_right:
         return plan
-    arms: list[Plan] = [Join(plan.left, plan.right, plan.condition)]
-    if plan.keeps_left:
-        alone = Semi(plan.left, plan.right, plan.condition, anti=True)
-        arms.append(Project(alone, (*_own(plan.left), *_nulls(plan.right))))
-    if plan.keeps_right:
-        alone = Semi(plan.right, plan.left, plan.condition, anti=True)
-        arms.append(Project(alone, (*_nulls(plan.left), *_own(plan.right))))
-    return Union(tuple(arms), output(plan))
+    if not plan.keeps_left:
+        turned = Outer(plan.right, plan.left, plan.condition, True, False)
+        return Project(turned, (*_own(plan.left), *_own(plan.right)))
+    left = Outer(plan.left, plan.right, plan.condition, True, False)
+    alone = Semi(plan.right, plan.left, plan.condition, anti=True)
+    return Union((left, Project(alone, (*_nulls(plan.left), *_own(plan.right)))), output(plan))
 
 
 def _own(plan: Plan) -> tuple[Named, ...]:
@@ -97,6 +99,8 @@ def push_filters(plan: Plan) -> Plan:
     if isinstance(plan.input, Union):
         arms = tuple(_filtered_arm(arm, plan) for arm in plan.input.inputs)
         return Union(arms, plan.input.names)
+    if isinstance(plan.input, Outer):
+        return _push_left(plan, plan.input)
     if not isinstance(plan.input, Join):
         return plan
     join = plan.input
@@ -117,6 +121,17 @@ def push_filters(plan: Plan) -> Plan:
     )
 
 
+def _push_left(plan: Filter, join: Outer) -> Plan:
+    """Move the conditions on the left side of a left join below it; the others stay above."""
+    own = set(output(join.left))
+    parts = conjuncts(plan.condition)
+    below = [c for c in parts if columns_of(c) and set(columns_of(c)) <= own]
+    if join.keeps_right or not below:
+        return plan
+    above = [c for c in parts if c not in below]
+    return _filtered(replace(join, left=_filtered(join.left, below)), above)
+
+
 def _filtered_arm(arm: Plan, plan: Filter) -> Plan:
     """Move a condition over a union's columns into one of its arms."""
     meaning = {n: column(m) for n, m in zip(output(plan.input), output(arm), strict=True)}
@@ -129,7 +144,7 @@ def _filtered(plan: Plan, conditions: list[Expr]) -> Plan:
 
 
 PASSES: tuple[Rewrite, ...] = (
-    split_outer_joins,
+    turn_outer_joins,
     group_distinct,  # first: the lifted Projects may sit on the aggregate it makes
     lift_projects,
     push_filters,
@@ -170,6 +185,10 @@ def prune(plan: Plan, needed: tuple[str, ...]) -> Plan:
             reads = (*needed, *(columns_of(condition) if condition is not None else ()))
             sides = [tuple(n for n in reads if n in set(output(s))) for s in (left, right)]
             return Join(prune(left, sides[0]), prune(right, sides[1]), condition)
+        case Outer(left, right, condition):
+            reads = (*needed, *(columns_of(condition) if condition is not None else ()))
+            sides = [tuple(n for n in reads if n in set(output(s))) for s in (left, right)]
+            return replace(plan, left=prune(left, sides[0]), right=prune(right, sides[1]))
         case Semi(left, right, condition):
             reads = columns_of(condition) if condition is not None else ()
             own = tuple(n for n in (*needed, *reads) if n in set(output(left)))

@@ -16,6 +16,7 @@ from hybridview.algebra.expressions import Expr
 from hybridview.algebra.plan import (
     Aggregate,
     Join,
+    Outer,
     Plan,
     Project,
     Union,
@@ -41,7 +42,7 @@ def openness(plan: Plan, recorded: Recorded) -> dict[str, Open]:
         case Project(child, columns):
             below = openness(child, recorded)
             return {c.name: _of(c.expr, below) for c in columns}
-        case Join(left, right, _):
+        case Join(left, right, _) | Outer(left, right, _):
             return {**openness(left, recorded), **openness(right, recorded)}
         case Union(inputs, names):
             arms = [[openness(a, recorded)[n] for n in output(a)] for a in inputs]

@@ -208,7 +208,7 @@ class _Renderer:
             ):
                 return self._subquery(self.query(plan), output(plan), weighted=signed(plan))
             case Outer():
-                raise PlanError("an outer join is split before it is rendered")
+                return self._outer(plan)
             case _:
                 assert_never(plan)
 
@@ -248,6 +248,29 @@ class _Renderer:
         if plan.anti:
             exists = exp.Not(this=exists)
         return replace(left, conditions=(*left.conditions, exists))
+
+    def _outer(self, plan: Outer) -> Open:
+        if not plan.keeps_left or plan.keeps_right:
+            raise PlanError("only left joins are rendered: turn the others first")
+        # Conditions below it must not meet those above it: each stays in a SELECT of its own.
+        left = self._whole_part(plan.left)
+        right = self._whole_part(plan.right)
+        columns = {**left.columns, **right.columns}
+        on = substitute(plan.condition, columns) if plan.condition is not None else exp.true()
+        chosen = [named(columns[n], n) for n in output(plan)]
+        if left.weight is not None:
+            chosen.append(named(left.weight, WEIGHT))
+        query = exp.select(*chosen).from_(left.sources[0], copy=False)
+        query = query.join(right.sources[0], on=on, join_type="left", copy=False)
+        return self._subquery(query, output(plan), weighted=signed(plan))
+
+    def _whole_part(self, plan: Plan) -> Open:
+        """Open a part that is one source without conditions."""
+        opened = self._open(plan)
+        simple = len(opened.sources) == 1 and not opened.conditions
+        if simple and isinstance(plan, Scan | Changes):
+            return opened
+        return self._subquery(self._close(opened, plan), output(plan), weighted=signed(plan))
 
     def _window(self, plan: Window) -> exp.Select:
         inner = self._open(plan.input)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,18 @@ def template(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Shop:
 @pytest.fixture
 def shop(template: Shop, tmp_path: Path) -> Shop:
     return template.copy(tmp_path / "store")
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Hand the counts of a process that ran a part of the tests to the one that started it."""
+    output = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output["faults"] = asdict(TALLY)
+
+
+def pytest_testnodedown(node: Any) -> None:
+    for name, count in getattr(node, "workeroutput", {}).get("faults", {}).items():
+        setattr(TALLY, name, getattr(TALLY, name) + count)
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
