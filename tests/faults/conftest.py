@@ -47,6 +47,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         output["faults"] = asdict(TALLY)
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
     for name, count in getattr(node, "workeroutput", {}).get("faults", {}).items():
         setattr(TALLY, name, getattr(TALLY, name) + count)
