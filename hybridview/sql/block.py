@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from sqlglot import exp
@@ -45,10 +45,12 @@ def select_list(block: Block, plan: Plan) -> tuple[Plan, tuple[Output, ...], Spe
     """
     items = _items(block)
     having_node = block.node.args.get("having")
-    having = _with_aliases(having_node.this, block, items) if having_node is not None else None
+    named = {item.name.lower(): item.expr for item in items if item.certain}
+    having = _with_aliases(having_node.this, block, named) if having_node is not None else None
     group = block.node.args.get("group")
     calls = _calls([item.expr for item in items] + ([having] if having is not None else []))
-    qualify = _qualify(block, items)
+    qualify_node = block.node.args.get("qualify")
+    qualify = _with_aliases(qualify_node.this, block, named) if qualify_node is not None else None
     if group is None and not calls and having is None:
         return (*_project(*_windows(plan, items, qualify)), None)
     if group is not None and _grouping_sets(group):
@@ -63,12 +65,6 @@ def select_list(block: Block, plan: Plan) -> tuple[Plan, tuple[Output, ...], Spe
     if qualify is not None:
         qualify = _over(aggregate, qualify, known)
     return (*_project(*_windows(grouped, over, qualify)), _spelling(block, group))
-
-
-def _qualify(block: Block, items: list[_Item]) -> Expr | None:
-    """Resolve QUALIFY: it may name an alias of the list."""
-    node = block.node.args.get("qualify")
-    return _with_aliases(node.this, block, items) if node is not None else None
 
 
 def _windows(plan: Plan, items: list[_Item], qualify: Expr | None) -> tuple[Plan, list[_Item]]:
@@ -154,16 +150,11 @@ def _items(block: Block) -> list[_Item]:
         if isinstance(inner, exp.Star) or (
             isinstance(inner, exp.Column) and isinstance(inner.this, exp.Star)
         ):
-            star = inner if isinstance(inner, exp.Star) else inner.this
-            if any(star.args.values()):
-                raise NoRule("* EXCEPT", node)
-            alias = inner.table if isinstance(inner, exp.Column) else None
-            found = block.scope.star(alias or None)
-            items += [_Item(c.name, c.certain, column(c.plan_name)) for c in found]
+            items += _star(block, inner)
             continue
         if isinstance(node, exp.Aliases):
             raise NoRule("several aliases of one expression", node)
-        expr = _resolve_with(inner, block, aliases)
+        expr = _with_aliases(inner, block, aliases)
         if isinstance(node, exp.Alias):
             aliases.setdefault(node.alias.lower(), expr)
         certain = isinstance(node, exp.Alias) or isinstance(inner, exp.Column)
@@ -171,29 +162,25 @@ def _items(block: Block) -> list[_Item]:
     return items
 
 
-def _resolve_with(expr: Expr, block: Block, aliases: dict[str, Expr]) -> Expr:
-    """Resolve an expression; a name no source has may be an earlier alias of the list."""
-    try:
-        return block.expression(expr)
-    except Unresolved:
-        if not aliases:
-            raise
-
-    def replace(node: Expr) -> Expr:
-        if isinstance(node, exp.Column) and not node.table and node.name.lower() in aliases:
-            try:
-                block.scope.find(node)
-            except Unresolved:
-                raise NoRule("alias used in the same SELECT", node) from None
-        return node
-
-    expr.copy().transform(replace)
-    return block.expression(expr)
+def _star(block: Block, node: Expr) -> list[_Item]:
+    """Return the columns that `*`, `t.*` or `* EXCEPT (...)` stands for."""
+    star = node if isinstance(node, exp.Star) else node.this
+    if any(value for name, value in star.args.items() if name != "except_"):
+        raise NoRule("* with more than EXCEPT", node)
+    alias = node.table if isinstance(node, exp.Column) else None
+    found = block.scope.star(alias or None)
+    left_out = {part.name.lower() for part in star.args.get("except_") or ()}
+    if left_out - {c.name.lower() for c in found}:
+        raise NoRule("* EXCEPT of a column that is not there", node)
+    return [
+        _Item(c.name, c.certain, column(c.plan_name))
+        for c in found
+        if c.name.lower() not in left_out
+    ]
 
 
-def _with_aliases(expr: Expr, block: Block, items: list[_Item]) -> Expr:
-    """Resolve HAVING: a name no source has may be an alias of the list."""
-    aliases = {item.name.lower(): item.expr for item in items if item.certain}
+def _with_aliases(expr: Expr, block: Block, aliases: Mapping[str, Expr]) -> Expr:
+    """Resolve an expression; a name no source has may be an alias of the select list."""
     placeholders: dict[str, Expr] = {}
 
     def hide(node: Expr) -> Expr:

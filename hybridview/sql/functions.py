@@ -85,6 +85,7 @@ _PLAIN: tuple[type[Expr], ...] = (
     exp.Null,
     exp.DataType,
     exp.DataTypeParam,
+    exp.Cast,
     exp.Between,
     exp.In,
     exp.Tuple,

@@ -190,8 +190,18 @@ class Nested:
             bare = listed.this if isinstance(listed, exp.Alias) else listed
             if _is_star(bare) or any(is_subquery(part) for part in bare.walk()):
                 return self._refuse_link(linked, node)
+            if self._names_an_alias(bare, scope, node):
+                raise NoRule("alias used in the same SELECT", bare)
             items.append(self.around.expression(with_plain_calls(bare), scope))
         return Inner(plan, tuple(items), tuple(linked), grouped)
+
+    @staticmethod
+    def _names_an_alias(expr: Expr, scope: Scope, node: exp.Select) -> bool:
+        """Say whether a name that the subquery's sources lack is one of its own aliases."""
+        aliases = {e.alias.lower() for e in node.expressions if isinstance(e, exp.Alias)}
+        own = {c.name.lower() for s in scope.sources for c in s.columns}
+        names = {c.name.lower() for c in expr.find_all(exp.Column) if not c.table}
+        return bool(names & aliases - own)
 
     @staticmethod
     def _refuse_link(linked: list[Expr], node: Expr) -> None:

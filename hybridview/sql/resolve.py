@@ -155,17 +155,26 @@ class _Resolver:
         return joined(plan, right, condition, side, kind), scope if is_semi(kind) else both
 
     def _source(self, node: Expr, ctes: Ctes) -> tuple[Plan, Scope]:
+        if isinstance(node, exp.Subquery) and isinstance(node.this, exp.Table):
+            refuse(node, {"this"})
+            return self._source(node.this, ctes)
         if isinstance(node, exp.Subquery):
             return self._derived(node.this, self.ctes_of(node, ctes), node)
         if not isinstance(node, exp.Table) or not isinstance(node.this, exp.Identifier):
             raise NoRule(describe_part(node.this if isinstance(node, exp.Table) else node), node)
+        joins = node.args.get("joins") or ()
+        if joins:
+            alone = node.copy()
+            alone.set("joins", None)
+            plan, scope = self._source(alone, ctes)
+            for join in joins:
+                plan, scope = self._join(join, plan, scope, ctes)
+            return plan, scope
         plain = not node.args.get("db")
         if plain and node.name.lower() in ctes:
             cte = ctes[node.name.lower()]
             return self._derived(cte.query, cte.ctes, node, cte.names)
-        refuse(node, {"this", "alias", "db", "catalog", "joins"})
-        if node.args.get("joins"):
-            raise NoRule("nested join", node)
+        refuse(node, {"this", "alias", "db", "catalog"})
         return self._table(node)
 
     def _derived(
@@ -197,11 +206,14 @@ class _Resolver:
         schema = self.schemas.get(name.lower())
         if schema is None:
             raise UnknownTable(name, node)
-        if node.args.get("alias") and node.args["alias"].columns:
-            raise NoRule("column aliases of a table", node)
+        renamed = [c.name for c in node.args["alias"].columns] if node.args.get("alias") else []
+        names = schema.names if not renamed else tuple(renamed)
+        if len(names) != len(schema.names):
+            raise NoRule("aliases of some columns of a table", node)
         alias = self.unique(node.alias_or_name)
         plan = Scan(schema.name, alias, schema.names)
-        columns = tuple(Output(n, f"{alias}.{n}") for n in schema.names)
+        pairs = zip(names, schema.names, strict=True)
+        columns = tuple(Output(name, f"{alias}.{own}") for name, own in pairs)
         return plan, Scope((Source(node.alias_or_name, columns),))
 
     def expression(self, expr: Expr, scope: Scope) -> Expr:
