@@ -40,6 +40,7 @@ LONG = (
     "self_join",
     "semi_join",
     "set_operations",
+    "shapes",
     "three_way_join",
     "union",
     "union_all",
