@@ -151,9 +151,14 @@ class Bench:
 def plain(row: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return values as text that does not depend on scale: 1.50 and 1.5 are one number."""
     return tuple(
-        None if v is None else format(Decimal(str(v)).normalize(), "f") if _number(v) else str(v)
+        None if v is None else format(Decimal(str(v)).normalize(), "f") if _number(v) else _word(v)
         for v in row
     )
+
+
+def _word(value: Any) -> str:
+    """Return a value as a script writes it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _number(value: Any) -> bool:

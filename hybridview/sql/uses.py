@@ -29,7 +29,7 @@ def used_columns(text: str, query: exp.Expr, sources: Sources) -> dict[str, tupl
 
 
 def _takes_all(query: exp.Expr) -> bool:
-    """Say whether columns are used without being named: by *, NATURAL JOIN or PIVOT."""
+    """Say whether columns are used without being named: by *, NATURAL JOIN, PIVOT or t(a, b)."""
     if not isinstance(query, exp.Query):
         return True
     stars = query.find_all(exp.Star)
@@ -37,5 +37,7 @@ def _takes_all(query: exp.Expr) -> bool:
         return True
     joins = query.find_all(exp.Join)
     if any(str(join.args.get("method") or "").upper() == "NATURAL" for join in joins):
+        return True
+    if any(alias.columns for alias in query.find_all(exp.TableAlias)):
         return True
     return query.find(exp.Pivot) is not None

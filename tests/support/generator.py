@@ -97,13 +97,13 @@ class _Writer:
     def query(self, depth: int) -> Query:
         """Return a query whose derived tables nest at most `depth` deep."""
         choice = self.rng.random()
-        if choice < 0.14:
+        if choice < 0.12:
             return self.union(depth)
-        if choice < 0.19 and depth < 3 and self.budget > 0:
+        if choice < 0.18:
             return self.window(depth)
-        if choice < 0.19:
+        if choice < 0.24:
             return self.set_operation(depth)
-        if choice < 0.27:
+        if choice < 0.31:
             plain = self.select(depth)
             return Query(plain.sql.replace("SELECT", "SELECT DISTINCT", 1), plain.columns)
         if choice < 0.62:
@@ -150,7 +150,7 @@ class _Writer:
                 text += f", {more}"
             elif style < 0.5:
                 text += f" CROSS JOIN {more}"
-            elif style < 0.72:
+            elif style < 0.78:
                 kind = self.rng.choice(("LEFT", "LEFT", "RIGHT", "FULL", "LEFT SEMI", "LEFT ANTI"))
                 condition = self.match(columns, right)
                 if self.chance(0.3):
@@ -340,7 +340,7 @@ class _Writer:
         shown = self.rng.choice(plain)
         items = [(shown.sql, shown.kind), (self.rng.choice(functions), "int")]
         listed, outputs = self.listed(items)
-        tail = f" QUALIFY rank() {over} = 1" if self.chance(0.2) else ""
+        tail = f" QUALIFY rank() {over} = 1" if self.chance(0.35) else ""
         return Query(f"SELECT {listed} {origin}{tail}", outputs)
 
     def measure(self, columns: tuple[Col, ...]) -> tuple[str, str]:
