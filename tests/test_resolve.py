@@ -268,6 +268,12 @@ def test_equal_aggregates_are_computed_once() -> None:
             None,
         ),
         (
+            "SELECT CASE WHEN k IN (SELECT k FROM s) THEN 1 END AS f FROM r",
+            "IN with a subquery inside an expression",
+            1,
+            None,
+        ),
+        (
             "SELECT k FROM r WHERE EXISTS (SELECT 1 FROM s WHERE EXISTS "
             "(SELECT 1 FROM s z WHERE z.k = r.k))",
             "subquery correlated over two levels",

@@ -56,7 +56,7 @@ class Nested:
             if bare.args.get(clause):
                 bare.set(clause, with_plain_calls(bare.args[clause]))
         grouped = is_grouped(bare)
-        later: list[tuple[str, Expr]] = []
+        later: list[tuple[str, Expr, bool]] = []
         clauses = (bare.args.get("having"), bare.args.get("qualify"))
         parts = [*bare.expressions, *(clause for clause in clauses if clause)]
         for part in parts:
@@ -66,15 +66,16 @@ class Nested:
                     this=exp.to_identifier(name, quoted=True),
                     table=exp.to_identifier(PLAN, quoted=True),
                 )
+                negated = _is_negated(found, part)
                 if grouped and not _in_aggregate(found, part):
-                    later.append((name, found.copy()))
+                    later.append((name, found.copy(), negated))
                 else:
-                    plan = self._attach(plan, found, name, scope, ctes)
+                    plan = self._attach(plan, found, name, scope, ctes, negated)
                 found.replace(stand_in)
 
         def join_later(groups: Plan, over: Callable[[Expr], Expr]) -> Plan:
-            for name, found in later:
-                groups = self._attach(groups, found, name, scope, ctes, over)
+            for name, found, negated in later:
+                groups = self._attach(groups, found, name, scope, ctes, negated, over)
             return groups
 
         block = Block(bare, scope, lambda expr: self.around.expression(expr, scope), join_later)
@@ -92,7 +93,7 @@ class Nested:
         rewritten = condition.copy()
         for found in _topmost_subqueries(rewritten):
             name = self.around.unique("subquery")
-            plan = self._attach(plan, found, name, scope, ctes)
+            plan = self._attach(plan, found, name, scope, ctes, _is_negated(found, rewritten))
             stand_in = column(name)
             stand_in.set("table", exp.to_identifier(PLAN, quoted=True))
             if found is rewritten:
@@ -115,6 +116,7 @@ class Nested:
         name: str,
         scope: Scope,
         ctes: Ctes,
+        negated: bool,
         over: Callable[[Expr], Expr] = lambda expr: expr,
     ) -> Plan:
         """Add a column with a subquery's value; `over` turns expressions into the plan's own."""
@@ -122,7 +124,7 @@ class Nested:
         if isinstance(node, exp.Subquery):
             return with_value(plan, inner, name, self._column)
         sought = over(self._sought(node, scope)) if isinstance(node, exp.In) else None
-        return marked(plan, inner, sought, name)
+        return marked(plan, inner, sought, name, negated)
 
     def _inner(
         self,
@@ -217,6 +219,25 @@ def _topmost_subqueries(part: Expr) -> list[Expr]:
     if is_subquery(part):
         return [part]
     return [found for child in part.iter_expressions() for found in _topmost_subqueries(child)]
+
+
+def _is_negated(node: Expr, part: Expr) -> bool:
+    """Say whether an IN stands under a NOT; Spark's answer depends on it, NULLs being in play.
+
+    Only where it is a truth value by itself: what Spark makes of one inside another expression,
+    such as a comparison or a CASE, depends on how it simplifies that.
+    """
+    if not isinstance(node, exp.In):
+        return False
+    negated = False
+    below: Expr = node
+    while below is not part and isinstance(below.parent, exp.And | exp.Or | exp.Not | exp.Paren):
+        below = below.parent
+        negated ^= isinstance(below, exp.Not)
+    whole = (exp.Alias, exp.Where, exp.Having, exp.Qualify)
+    if below is not part and not isinstance(below.parent, whole):
+        raise NoRule("IN with a subquery inside an expression", node)
+    return negated
 
 
 def _is_star(node: Expr) -> bool:

@@ -100,24 +100,21 @@ def keep(plan: Plan, inner: Inner, sought: Expr | None, negated: bool) -> Plan:
     return Semi(plan, inner.plan, conjunction((*inner.linked, equal)), negated)
 
 
-def marked(plan: Plan, inner: Inner, sought: Expr | None, name: str) -> Plan:
-    """Return the rows of `plan` with the truth value of EXISTS or IN in column `name`."""
-    if sought is None:
-        condition = conjunction(inner.linked)
-        true = Semi(plan, inner.plan, condition)
-        false = Semi(plan, inner.plan, condition, anti=True)
-        return _union(plan, name, ((true, exp.true()), (false, exp.false())))
-    equal = membership(inner, sought)
-    unknown = exp.Is(this=exp.Paren(this=equal.copy()), expression=exp.Null())
-    when_true = conjunction((*inner.linked, equal))
-    when_unknown = conjunction((*inner.linked, unknown))
-    rest = Semi(plan, inner.plan, when_true, anti=True)
-    arms: tuple[tuple[Plan, Expr], ...] = (
-        (Semi(plan, inner.plan, when_true), exp.true()),
-        (Semi(rest, inner.plan, when_unknown), exp.cast(exp.Null(), "boolean")),
-        (Semi(rest, inner.plan, when_unknown, anti=True), exp.false()),
-    )
-    return _union(plan, name, arms)
+def marked(plan: Plan, inner: Inner, sought: Expr | None, name: str, negated: bool) -> Plan:
+    """Return the rows of `plan` with the truth value of EXISTS or IN in column `name`.
+
+    As a value, Spark's IN is never unknown: it is true if there is an equal row, else false. Under
+    a NOT it is false only if NOT IN is true, that is if every comparison is false.
+    """
+    condition = conjunction(inner.linked)
+    if sought is not None:
+        equal = membership(inner, sought)
+        if negated:
+            equal = exp.Coalesce(this=exp.Paren(this=equal), expressions=[exp.true()])
+        condition = conjunction((*inner.linked, equal))
+    true = Semi(plan, inner.plan, condition)
+    false = Semi(plan, inner.plan, condition, anti=True)
+    return _union(plan, name, ((true, exp.true()), (false, exp.false())))
 
 
 def _union(plan: Plan, name: str, arms: tuple[tuple[Plan, Expr], ...]) -> Plan:
