@@ -8,7 +8,15 @@ from typing import Protocol
 
 from sqlglot import exp
 
-from hybridview.algebra.expressions import Expr, Named, column, columns_of, conjuncts, substitute
+from hybridview.algebra.expressions import (
+    Expr,
+    Named,
+    column,
+    columns_of,
+    conjuncts,
+    qualified,
+    substitute,
+)
 from hybridview.algebra.plan import Filter, Plan, Project, output
 from hybridview.sql.block import Block, Spelling, is_grouped, select_list
 from hybridview.sql.functions import is_aggregate, with_plain_calls
@@ -62,16 +70,12 @@ class Nested:
         for part in parts:
             for found in _topmost_subqueries(part):
                 name = self.around.unique("subquery")
-                stand_in = exp.Column(
-                    this=exp.to_identifier(name, quoted=True),
-                    table=exp.to_identifier(PLAN, quoted=True),
-                )
                 negated = _is_negated(found, part)
                 if grouped and not _in_aggregate(found, part):
                     later.append((name, found.copy(), negated))
                 else:
                     plan = self._attach(plan, found, name, scope, ctes, negated)
-                found.replace(stand_in)
+                found.replace(_stand_in(name))
 
         def join_later(groups: Plan, over: Callable[[Expr], Expr]) -> Plan:
             for name, found, negated in later:
@@ -94,12 +98,10 @@ class Nested:
         for found in _topmost_subqueries(rewritten):
             name = self.around.unique("subquery")
             plan = self._attach(plan, found, name, scope, ctes, _is_negated(found, rewritten))
-            stand_in = column(name)
-            stand_in.set("table", exp.to_identifier(PLAN, quoted=True))
             if found is rewritten:
-                rewritten = stand_in
+                rewritten = _stand_in(name)
             else:
-                found.replace(stand_in)
+                found.replace(_stand_in(name))
         return Filter(plan, self.around.expression(rewritten, scope))
 
     def _column(self, label: str) -> str:
@@ -210,6 +212,11 @@ class Nested:
         """Leave a subquery to be resolved as a whole, if nothing ties it to the outside."""
         if linked:
             raise NoRule("correlated subquery", node)
+
+
+def _stand_in(name: str) -> exp.Column:
+    """Return a reference to a plan column, for the place where its subquery stood."""
+    return qualified(name, PLAN)
 
 
 def _topmost_subqueries(part: Expr) -> list[Expr]:
