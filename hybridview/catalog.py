@@ -77,9 +77,20 @@ class ViewRecord:
     state: str = ""
     """The name of its state table, if it needs one."""
     state_of: str = ""
-    """The name of the view this is the state of; empty for a view of the user's."""
+    """The name of the view this is the state or a part of; empty for a view of the user's."""
     program: str = ""
     """What its stored rows are computed by: another program needs another load."""
+    canonical: str = ""
+    """Its text with all ties closed, if its author left some open."""
+    parts: Mapping[str, tuple[Column, ...]] = field(default_factory=dict)
+    """The tables that parts of it are kept in, with their columns."""
+    over: tuple[str, ...] = ()
+    """The sources that are views themselves."""
+
+    @property
+    def text(self) -> str:
+        """The query that is run: its author's, with ties closed."""
+        return self.canonical or self.query
 
     @property
     def schema(self) -> TableSchema:
@@ -87,8 +98,8 @@ class ViewRecord:
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """What must be refreshed before it: its sources, and its state table."""
-        return (*self.sources, *((self.state,) if self.state else ()))
+        """What must be refreshed before it: its sources, its parts, and its state table."""
+        return (*self.sources, *self.parts, *((self.state,) if self.state else ()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +195,11 @@ class Catalog:
             for v in self.views.values()
             if not v.state_of and wanted in {s.lower() for s in v.sources}
         )
+
+    def hidden(self, view: ViewRecord) -> tuple[ViewRecord, ...]:
+        """Return the records of a view's state and parts."""
+        wanted = view.name.lower()
+        return tuple(v for v in self.views.values() if v.state_of.lower() == wanted)
 
     def ordered(self) -> tuple[ViewRecord, ...]:
         """Return all views, parents before children."""
@@ -374,6 +390,9 @@ def _view(payload: Mapping[str, Any]) -> ViewRecord:
         payload.get("state", ""),
         payload.get("state_of", ""),
         payload["program"],
+        payload.get("canonical", ""),
+        {name: _columns(columns) for name, columns in payload.get("parts", {}).items()},
+        tuple(payload.get("over", ())),
     )
 
 

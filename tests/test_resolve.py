@@ -240,7 +240,7 @@ def test_equal_aggregates_are_computed_once() -> None:
 @pytest.mark.parametrize(
     ("query", "operator", "line", "column"),
     [
-        ("SELECT k FROM r LIMIT 3", "LIMIT", 1, 23),
+        ("SELECT k FROM r LIMIT 3", "LIMIT in an order that leaves ties open", 1, 23),
         ("SELECT k\nFROM r\nWHERE k > ANY (SELECT k FROM s)", "comparison with ANY", 3, None),
         ("SELECT k, row_number() OVER (ORDER BY a) AS n FROM r", "window function", 1, None),
         (

@@ -145,6 +145,26 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
+class Top:
+    """The first `limit` rows of `input` in an order, after `offset` rows are skipped.
+
+    The order leaves nothing open: rows that are equal in all of it are equal. A key of it is an
+    expression with its direction.
+    """
+
+    input: Plan
+    order: tuple[Expr, ...]
+    limit: int | None
+    offset: int = 0
+
+    def __post_init__(self) -> None:
+        for key in self.order:
+            _check(key, self.input)
+        if signed(self.input):
+            raise PlanError("the first of signed rows: consolidate and expand them first")
+
+
+@dataclass(frozen=True, slots=True)
 class Union:
     """The rows of all inputs, columns matched by position; duplicates stay."""
 
@@ -245,6 +265,7 @@ Plan = (
     | Semi
     | Repeat
     | Window
+    | Top
     | Union
     | Aggregate
     | Distinct
@@ -267,7 +288,7 @@ def output(plan: Plan) -> tuple[str, ...]:
             return names
         case Filter(child, _) | Distinct(child) | Negate(child) | Restrict(child, _, _):
             return output(child)
-        case Consolidate(child) | Expand(child) | Repeat(child, _) | Semi(child):
+        case Consolidate(child) | Expand(child) | Repeat(child, _) | Semi(child) | Top(child):
             return output(child)
         case Window(child, _, functions):
             return (*output(child), *(named.name for named in functions))
@@ -300,7 +321,7 @@ def signed(plan: Plan) -> bool:
             return any(signed(child) for child in inputs)
         case Scan() | Empty() | Aggregate() | Distinct() | Expand() | Domain() | Partial():
             return False
-        case Reference() | Window():
+        case Reference() | Window() | Top():
             return False
         case _:
             assert_never(plan)
@@ -329,6 +350,7 @@ def children(plan: Plan) -> tuple[Plan, ...]:
             | Partial(child)
             | Repeat(child)
             | Window(child)
+            | Top(child)
         ):
             return (child,)
         case _:

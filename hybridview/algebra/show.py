@@ -25,6 +25,7 @@ from hybridview.algebra.plan import (
     Restrict,
     Scan,
     Semi,
+    Top,
     Union,
     Window,
     children,
@@ -68,6 +69,10 @@ def _label(plan: Plan) -> str:
             return f"Repeat {_sql(times)} times"
         case Window(_, _, functions):
             return f"Window {_named(functions)}"
+        case Top(_, order, limit, offset):
+            first = "All" if limit is None else f"First {limit}"
+            after = f" after {offset}" if offset else ""
+            return f"{first}{after} by {', '.join(_sql(key) for key in order)}"
         case Union():
             return "Union all"
         case Aggregate(_, keys, measures) if not measures:

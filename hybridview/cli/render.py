@@ -131,7 +131,9 @@ def _view_plan(view: ViewPlan, width: int) -> list[str]:
     lines += textwrap.wrap(view.reason, width, initial_indent="  ", subsequent_indent="  ")
     starts = {feed.name: feed.start for feed in view.feeds}
     reads = []
-    for source in view.sources:
+    text_only = view.parts and isinstance(view.step, Apply)
+    read = [s for s in view.sources if not text_only or s.name in starts]
+    for source in (*read, *view.parts):
         version = "epoch" if source.version is None else str(source.version)
         if source.name in starts:
             reads.append(f"{source.name} {starts[source.name]} -> {version}")

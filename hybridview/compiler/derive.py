@@ -25,6 +25,7 @@ from hybridview.algebra.plan import (
     Restrict,
     Scan,
     Semi,
+    Top,
     Union,
     Window,
     output,
@@ -87,6 +88,7 @@ def _derive(plan: Plan, batch: Batch, memo: Memo) -> Plan:
             return repeat(plan, derive(child, batch, memo))
         case (
             Distinct()
+            | Top()
             | Changes()
             | Negate()
             | Consolidate()
@@ -144,6 +146,7 @@ def _before(plan: Plan, batch: Batch, memo: Memo) -> Plan:
             return Repeat(before(child, batch, memo), times)
         case (
             Distinct()
+            | Top()
             | Changes()
             | Negate()
             | Consolidate()

@@ -34,6 +34,7 @@ from hybridview.algebra.plan import (
     Restrict,
     Scan,
     Semi,
+    Top,
     Union,
     Window,
     output,
@@ -100,6 +101,7 @@ def kinds(plan: Plan, recorded: Recorded) -> dict[str, Type]:
             | Expand(child)
             | Repeat(child, _)
             | Semi(child)
+            | Top(child)
         ):
             return kinds(child, recorded)
         case Window(child, _, functions):

@@ -28,10 +28,12 @@ from hybridview.algebra.plan import (
     Repeat,
     Scan,
     Semi,
+    Top,
     Union,
     Window,
     output,
 )
+from hybridview.algebra.rebuild import over
 
 Rewrite = Callable[[Plan], Plan]
 
@@ -132,6 +134,41 @@ def _push_left(plan: Filter, join: Outer) -> Plan:
     return _filtered(replace(join, left=_filtered(join.left, below)), above)
 
 
+def lift_totals(plan: Plan) -> Plan:
+    """Join an aggregate over all rows last: above semi-joins and joins that do not read it.
+
+    Its one row may change the answer for any row of the other side. The more is done before, the
+    less is looked at again.
+    """
+    if not isinstance(plan, Semi | Join):
+        return plan
+    below, shown = _join_with_total(plan.left)
+    if below is None:
+        return plan
+    meaning = {c.name: c.expr for c in shown}
+    condition = None if plan.condition is None else substitute(plan.condition, meaning)
+    if condition is not None and set(columns_of(condition)) & set(output(below.right)):
+        return plan
+    early = replace(plan, left=below.left, condition=condition)
+    late = Join(early, below.right, below.condition)
+    return Project(late, shown if isinstance(plan, Semi) else (*shown, *_own(plan.right)))
+
+
+def _join_with_total(plan: Plan) -> tuple[Join | None, tuple[Named, ...]]:
+    """Recognise a join with one row, and the columns shown of it."""
+    shown = _own(plan)
+    if isinstance(plan, Project):
+        shown, plan = plan.columns, plan.input
+    if not isinstance(plan, Join):
+        return None, ()
+    total = plan.right
+    while isinstance(total, Project | Filter):
+        total = total.input
+    if not isinstance(total, Aggregate) or total.keys:
+        return None, ()
+    return plan, shown
+
+
 def _filtered_arm(arm: Plan, plan: Filter) -> Plan:
     """Move a condition over a union's columns into one of its arms."""
     meaning = {n: column(m) for n, m in zip(output(plan.input), output(arm), strict=True)}
@@ -149,21 +186,13 @@ PASSES: tuple[Rewrite, ...] = (
     lift_projects,
     push_filters,
     lift_projects,  # again: a filter may have been pushed onto a Project
+    lift_totals,
+    lift_projects,  # again: over what was lifted
 )
 
 
 def _bottom_up(plan: Plan, rewrite: Rewrite) -> Plan:
-    match plan:
-        case Filter() | Project() | Aggregate() | Distinct() | Repeat() | Window():
-            rebuilt: Plan = replace(plan, input=_bottom_up(plan.input, rewrite))
-        case Join() | Outer() | Semi():
-            rebuilt = replace(
-                plan, left=_bottom_up(plan.left, rewrite), right=_bottom_up(plan.right, rewrite)
-            )
-        case Union():
-            rebuilt = replace(plan, inputs=tuple(_bottom_up(i, rewrite) for i in plan.inputs))
-        case _:
-            rebuilt = plan
+    rebuilt = over(plan, lambda child: _bottom_up(child, rewrite))
     rewritten = rewrite(rebuilt)
     return rewritten if rewritten == rebuilt else _bottom_up(rewritten, rewrite)
 
@@ -196,6 +225,9 @@ def prune(plan: Plan, needed: tuple[str, ...]) -> Plan:
             return replace(plan, left=prune(left, own), right=prune(right, other))
         case Repeat(child, times):
             return Repeat(prune(child, (*needed, *columns_of(times))), times)
+        case Top(child, order):
+            reads = tuple(name for key in order for name in columns_of(key))
+            return replace(plan, input=prune(child, (*needed, *reads)))
         case Window(child, partition, functions):
             called = tuple(f for f in functions if f.name in wanted)
             if not called:

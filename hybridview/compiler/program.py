@@ -19,6 +19,7 @@ from hybridview.algebra.plan import (
     Project,
     Reference,
     Scan,
+    Top,
     Window,
     output,
     walk,
@@ -98,22 +99,36 @@ def compile_program(view: Compilable, batch: Batch, epoch: str = "0") -> DeltaPr
     return _replace(view, top, batch, obstacle)
 
 
-def refuses(view: Compilable) -> str | None:
-    """Return why no batch at all can be applied incrementally; None if some can."""
+def refuses(view: Compilable, whole: bool = False) -> str | None:
+    """Return why no batch at all can be applied incrementally; None if some can.
+
+    A view that is computed as a `whole` from its parts only needs its rows to be found again.
+    """
+    if not whole:
+        refusal = _has_no_key(view)
+        if refusal:
+            return refusal
+    return cannot_match(view.plan, view.layout, view.recorded) if view.recorded else None
+
+
+def _has_no_key(view: Compilable) -> str | None:
+    """Return which operator has no key to restrict by, or no repeatable values."""
     top = shape(view.plan)
     for node in walk(view.plan):
         keyed_top = node is top.aggregate and view.layout.kind is LayoutKind.KEYED
+        if isinstance(node, Top):
+            return "LIMIT has no key to restrict by"
         if isinstance(node, Window):
             if not node.partition:
                 return "a window without PARTITION BY has no key to restrict by"
-            reason = _inexact([(f.name, f.expr.this) for f in node.functions], view.types)
+            reason = inexact([(f.name, f.expr.this) for f in node.functions], view.types)
             if reason:
                 return reason
         if not isinstance(node, Aggregate) or keyed_top:
             continue
         if not node.keys:
             return "an aggregate without GROUP BY below another operator has no key to restrict by"
-        reason = _inexact([(m.name, m.expr) for m in node.measures], view.types)
+        reason = inexact([(m.name, m.expr) for m in node.measures], view.types)
         if reason:
             return reason
     if top.aggregate is not None and not top.aggregate.keys:
@@ -121,10 +136,10 @@ def refuses(view: Compilable) -> str | None:
             return "HAVING over an aggregate without GROUP BY has no key to restrict by"
         if measures(top, view.types) is None or not view.layout.parts:
             return "an aggregate without GROUP BY has no key to restrict by, and cannot be added up"
-    return cannot_match(view.plan, view.layout, view.recorded) if view.recorded else None
+    return None
 
 
-def _inexact(calls: list[tuple[str, Expr]], types: Types) -> str | None:
+def inexact(calls: list[tuple[str, Expr]], types: Types) -> str | None:
     """Return why values that others are computed from may differ from one run to the next."""
     for name, call in calls:
         argument = argument_of(call)

@@ -39,6 +39,7 @@ from hybridview.algebra.plan import (
     Restrict,
     Scan,
     Semi,
+    Top,
     Union,
     Window,
     output,
@@ -137,6 +138,8 @@ class _Renderer:
                 return self._union(plan)
             case Window():
                 return self._window(plan)
+            case Top():
+                return self._top(plan)
             case _:
                 return self._close(self._open(plan), plan)
 
@@ -205,6 +208,7 @@ class _Renderer:
                 | Domain()
                 | Partial()
                 | Window()
+                | Top()
             ):
                 return self._subquery(self.query(plan), output(plan), weighted=signed(plan))
             case Outer():
@@ -277,6 +281,15 @@ class _Renderer:
         chosen = [named(inner.columns[n], n) for n in output(plan.input)]
         chosen += [named(substitute(f.expr, inner.columns), f.name) for f in plan.functions]
         return assemble(exp.select(*chosen), inner)
+
+    def _top(self, plan: Top) -> exp.Select:
+        inner = self._open(plan.input)
+        query = self._close(inner, plan.input)
+        order = [substitute(key, inner.columns) for key in plan.order]
+        query = query.order_by(*order, copy=False) if order else query
+        if plan.limit is not None:
+            query = query.limit(plan.limit, copy=False)
+        return query.offset(plan.offset, copy=False) if plan.offset else query
 
     def _repeat(self, plan: Repeat) -> exp.Select:
         below = self._open(plan.input)

@@ -15,13 +15,13 @@ from sqlglot import exp
 
 from hybridview.algebra.expressions import Expr, substitute
 from hybridview.algebra.plan import Plan
-from hybridview.compiler import exact, statements
+from hybridview.compiler import exact
+from hybridview.compiler.difference import one_row
 from hybridview.compiler.identity import read_type
 from hybridview.compiler.layout import Layout, shape
 from hybridview.compiler.measures import Types, argument_of
-from hybridview.compiler.program import DeltaProgram, Method
-from hybridview.compiler.statements import PRESENT, quote
-from hybridview.schema import HIDDEN
+from hybridview.compiler.program import DeltaProgram
+from hybridview.compiler.statements import quote
 
 SUFFIX = "@state"
 ROWS = "rows"
@@ -136,22 +136,11 @@ def read_state(view: str, layout: Layout, found: State) -> DeltaProgram:
     """Return the program that computes a view's one row from its state table."""
     source = quote(f"{view}{SUFFIX}@new")
     fresh = ", ".join(f"{sql} AS {quote(name)}" for name, sql in found.view)
-    stored = layout.stored
-    columns = ", ".join(f"n.{quote(c)}" for c in stored)
-    unchanged = statements.unchanged(layout, stored, "n", "t")
-    mark = quote(f"{HIDDEN}stored")
-    change = (
-        f"SELECT TRUE AS {quote(PRESENT)}, {columns} "
-        f"FROM (SELECT {fresh} FROM {source}) AS n "
-        f"LEFT JOIN (SELECT *, TRUE AS {mark} FROM {statements.target(view)}) AS t ON TRUE "
-        f"WHERE t.{mark} IS NULL OR NOT ({unchanged})"
-    )
-    return DeltaProgram(
+    query: exp.Query = exp.maybe_parse(f"SELECT {fresh} FROM {source}", dialect="spark")
+    return one_row(
         view,
-        Method.REPLACE,
-        exp.maybe_parse(change, dialect="spark"),
-        statements.replace(view, layout),
-        None,
+        layout,
+        query,
         "computed from its state table",
         f"piecewise: {view}{SUFFIX} is maintained from changes, the view's row is computed from it",
     )

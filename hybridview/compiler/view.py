@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from hybridview.algebra.plan import Aggregate, Plan, Project, Window, walk
-from hybridview.compiler.kinds import Recorded
-from hybridview.compiler.layout import EPOCH, ROW, Layout, LayoutKind, lay_out
+from hybridview.algebra.plan import Aggregate, Plan, Project, Window, output, walk
+from hybridview.compiler.batch import Batch
+from hybridview.compiler.difference import difference
+from hybridview.compiler.kinds import Recorded, kinds
+from hybridview.compiler.layout import EPOCH, ROW, Layout, LayoutKind, lay_out, shape
 from hybridview.compiler.matching import with_types
 from hybridview.compiler.measures import Types, argument_of
 from hybridview.compiler.normalise import normalise
-from hybridview.compiler.program import Compilable
-from hybridview.compiler.state import State, state
+from hybridview.compiler.pieces import Part, Pieces, pieces
+from hybridview.compiler.program import Compilable, DeltaProgram, compile_program
+from hybridview.compiler.state import State, read_state, state
 from hybridview.sql.load import counting_copies, with_columns, with_row_ids
 from hybridview.sql.resolve import Relation, rename
 
@@ -48,6 +51,19 @@ class CompiledView:
     load: str
     state: State | None = None
     """What the view's row is computed from, where it cannot be added up."""
+    parts: tuple[Part, ...] = ()
+    """The parts of it that are kept in tables of their own."""
+    whole: bool = False
+    """Whether it is computed as a whole from its parts."""
+
+
+def delta_program(view: CompiledView, batch: Batch, epoch: str = "0") -> DeltaProgram:
+    """Return the program that brings a view from before `batch` to after it."""
+    if view.state is not None:
+        return read_state(view.compilable.view, view.compilable.layout, view.state)
+    if view.whole:
+        return difference(view.compilable, epoch)
+    return compile_program(view.compilable, batch, epoch)
 
 
 def needs_state(parsed: exp.Query, relation: Relation, plan: Plan, types: Types) -> State | None:
@@ -67,8 +83,12 @@ def compile_view(
     types: Types,
     with_state: bool = False,
     recorded: Recorded | None = None,
+    stored: frozenset[str] | None = None,
 ) -> CompiledView:
-    """Lay out a view and prepare its load; all its columns are plain if no types are recorded."""
+    """Lay out a view and prepare its load; all its columns are plain if no types are recorded.
+
+    `stored` are the sources that are views, in lower case; None if it must not be cut into parts.
+    """
     found = needs_state(parsed, relation, plan, types) if with_state else None
     if found is not None:
         bare = Layout(LayoutKind.KEYED, tuple(named for named, _ in found.view))
@@ -78,14 +98,35 @@ def compile_view(
             Compilable(name, plan, bare, types, recorded), load_query(query, bare), found
         )
     distinct = isinstance(parsed, exp.Select) and bool(parsed.args.get("distinct"))
-    spelling = relation.spelling
-    if distinct:
-        # The aggregate at the top is DISTINCT itself; its keys are the columns.
-        spelling = {}
+    # The aggregate at the top is DISTINCT itself; its keys are the columns.
+    spelling = {} if distinct else relation.spelling
     layout = lay_out(plan, types, spelling, distinct)
+    cut = Pieces(plan, (), False)
+    if stored is not None:
+        top = shape(plan).aggregate
+        grouped = layout.kind is LayoutKind.KEYED and top is not None and bool(top.keys)
+        cut = pieces(name, plan, stored, types, grouped or bool(layout.parts))
+        if cut.parts:
+            layout = lay_out(cut.plan, types, spelling, distinct)
+    recorded = _with_parts(recorded, cut.parts)
     if recorded is not None:
-        layout = with_types(layout, plan, recorded)
-    return CompiledView(Compilable(name, plan, layout, types, recorded), load_query(query, layout))
+        layout = with_types(layout, cut.plan, recorded)
+    compilable = Compilable(name, cut.plan, layout, types, recorded)
+    load = load_query(query, layout)
+    return CompiledView(compilable, load, parts=cut.parts, whole=cut.whole)
+
+
+def _with_parts(recorded: Recorded | None, parts: tuple[Part, ...]) -> Recorded | None:
+    """Add the types of parts, as far as their plans tell and no table recorded them."""
+    if recorded is None or not parts:
+        return recorded
+    known = dict(recorded.sources)
+    for part in parts:
+        if part.name.lower() not in known:
+            found = kinds(part.plan, Recorded(known, {}, recorded.arguments))
+            named = zip(part.columns, output(part.plan), strict=True)
+            known[part.name.lower()] = {c: found[n].name for c, n in named if found[n].name}
+    return replace(recorded, sources=known)
 
 
 def load_query(query: str, layout: Layout, epoch: str = "0") -> str:

@@ -118,7 +118,7 @@ class Runner:
             )
 
     def _broken_parent(self, view: ViewPlan) -> str:
-        reads: list[Pinned] = [*view.sources]
+        reads: list[Pinned] = [*view.sources, *view.parts]
         if view.state is not None:
             reads.append(view.state)
         for source in reads:
@@ -129,7 +129,8 @@ class Runner:
 
     def _refresh(self, view: ViewPlan, started: float) -> ViewState:
         sources = tuple(self._settle(source) for source in view.sources)
-        inputs = {s.table_id: s.version for s in sources if s.version is not None}
+        parts = tuple(self._settle(part) for part in view.parts)
+        inputs = {s.table_id: s.version for s in (*sources, *parts) if s.version is not None}
         unchanged = bool(view.feeds) and all(
             self._end(feed.name, feed.end) == feed.start for feed in view.feeds
         )
@@ -139,7 +140,7 @@ class Runner:
         self.session.set(view.settings or {})
         if isinstance(view.step, Apply):
             try:
-                rows = self._apply(view, view.step, sources, inputs)
+                rows = self._apply(view, view.step, (*sources, *parts), inputs)
                 return self._done(view, view.executed, view.reason, inputs, started, rows)
             except _TooLarge as share:
                 reason = str(share)
@@ -205,7 +206,7 @@ class Runner:
         if view.state is not None:
             relations.pin((self._settle(view.state),))
         relations.target(view.name)
-        for feed in view.feeds:
+        for feed in () if step.whole else view.feeds:
             changed = relations.changes(feed, self._end(feed.name, feed.end))
             if step.at_most is not None and feed.rewritten and changed is not None:
                 self._check_share(feed.name, changed, step.at_most)

@@ -31,7 +31,7 @@ def drop_view(context: Context, name: str, cascade: bool = False) -> tuple[str, 
     groups = []
     for dropped in order:
         record = catalog.views[dropped.lower()]
-        groups.append([record, *([catalog.views[record.state.lower()]] if record.state else [])])
+        groups.append([record, *catalog.hidden(record)])
     # Before anything goes: a folder that leads out of the store stops it all.
     folders = {r.id: context.view_path(r) for records in groups for r in records}
     for records in groups:

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from hybridview.algebra.show import show
 from hybridview.catalog import ViewRecord
 from hybridview.compiler.batch import Batch
-from hybridview.compiler.program import DeltaProgram, NotIncremental, compile_program
+from hybridview.compiler.program import DeltaProgram, NotIncremental
 from hybridview.compiler.render import text
-from hybridview.compiler.state import read_state
-from hybridview.compiler.view import load_query
+from hybridview.compiler.view import delta_program, load_query
 from hybridview.operations.context import Context, view_named
 from hybridview.plan.compiled import Compiled, compile_record
 
@@ -67,25 +66,22 @@ def explain(context: Context, name: str) -> Explanation:
 def explain_record(view: ViewRecord) -> Explanation:
     compiled = compile_record(view)
     layout = _describe_layout(compiled)
-    load = load_query(view.query, compiled.layout, "{epoch}")
+    load = load_query(view.text, compiled.layout, "{epoch}")
     if compiled.compilable is None:
         reason = compiled.no_rule + (f", at {compiled.place}" if compiled.place else "")
         return Explanation(view.name, False, (reason,), "", None, layout, load)
-    if compiled.state is not None:
-        piecewise = read_state(view.name, compiled.layout, compiled.state)
-        plan = show(compiled.compilable.plan)
-        return Explanation(view.name, True, (piecewise.reason,), plan, piecewise, layout, load)
-    changed = frozenset(view.sources)
+    assert compiled.view is not None
+    changed = frozenset((*view.sources, *view.parts))
     plan = show(compiled.compilable.plan)
     program: DeltaProgram | None = None
     reasons: list[str] = []
     try:
-        program = compile_program(compiled.compilable, Batch(changed), "{epoch}")
+        program = delta_program(compiled.view, Batch(changed), "{epoch}")
         reasons.append(program.reason)
     except NotIncremental as reason:
         reasons.append(f"snapshot when rows go away: {reason}")
     try:
-        grown = compile_program(compiled.compilable, Batch(changed, changed), "{epoch}")
+        grown = delta_program(compiled.view, Batch(changed, changed), "{epoch}")
         if program is None or grown.method is not program.method:
             reasons.append(f"while tables only gain rows: {grown.reason}")
             program = program or grown

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from hybridview.catalog import Catalog, ViewRecord, as_payload
-from hybridview.compiler.state import SUFFIX
 from hybridview.errors import NameTakenError
 from hybridview.operations.context import Context, table_named, view_named
 from hybridview.operations.lock import slot
@@ -24,14 +24,10 @@ def rename_view(context: Context, old: str, new: str) -> tuple[str, ...]:
         catalog = context.catalog()
         view = view_named(catalog, old)
         _check_free(catalog, view.name, new)
-        entries: Entries = [("view_dropped", {"name": view.name, "id": view.id})]
-        if view.state:
-            state = catalog.views[view.state.lower()]
-            entries.append(("view_dropped", {"name": state.name, "id": state.id}))
-            entries.append(_entry(replace(state, name=f"{new}{SUFFIX}", state_of=new)))
-        entries.append(
-            _entry(replace(view, name=new, state=f"{new}{SUFFIX}" if view.state else ""))
-        )
+        family = (*catalog.hidden(view), view)
+        names = {r.name: f"{new}{r.name[len(view.name) :]}" for r in family}
+        entries: Entries = [("view_dropped", {"name": r.name, "id": r.id}) for r in family]
+        entries += [_entry(_renamed(r, names)) for r in family]
         readers = _readers(catalog, view.name, new)
         context.ledger.append_all([*entries, *map(_entry, readers)])
     return tuple(r.name for r in readers if not r.state_of)
@@ -67,12 +63,37 @@ def _readers(catalog: Catalog, old: str, new: str) -> list[ViewRecord]:
 
     What they compute is the same, so they keep their program, and their rows need no reload.
     """
-    found: list[ViewRecord] = []
-    for view in catalog.views.values():
-        if old.lower() not in {s.lower() for s in view.sources}:
-            continue
-        parsed = parse_query(Definition(view.name, view.query))
-        sources = {new if n.lower() == old.lower() else n: c for n, c in view.sources.items()}
-        query = rename_source(view.query, parsed, old, new)
-        found.append(replace(view, query=query, sources=sources))
-    return found
+    return [
+        _renamed(view, {old: new})
+        for view in catalog.views.values()
+        if old.lower() in {s.lower() for s in view.sources}
+    ]
+
+
+def _renamed(view: ViewRecord, names: Mapping[str, str]) -> ViewRecord:
+    """Return a record in which some views or tables have other names, also where it reads them."""
+    new = {old.lower(): name for old, name in names.items()}
+
+    def of(name: str) -> str:
+        return new.get(name.lower(), name)
+
+    query, canonical = view.query, view.canonical
+    for source in view.sources:
+        if source.lower() in new:
+            query = _with_source(query, source, of(source))
+            canonical = _with_source(canonical, source, of(source)) if canonical else ""
+    return replace(
+        view,
+        name=of(view.name),
+        query=query,
+        canonical=canonical,
+        sources={of(n): columns for n, columns in view.sources.items()},
+        parts={of(n): columns for n, columns in view.parts.items()},
+        over=tuple(of(n) for n in view.over),
+        state=of(view.state),
+        state_of=of(view.state_of),
+    )
+
+
+def _with_source(query: str, old: str, new: str) -> str:
+    return rename_source(query, parse_query(Definition("", query)), old, new)

@@ -113,7 +113,7 @@ def _difference(view: ViewRecord, stored: str, weight: str, magnitudes: bool = F
     known = compile_record(view).magnitudes if magnitudes else {}
     names = ", ".join(f"c{i}" for i in range(len(view.columns)))
     sizes = [f"m{i}" for i, c in enumerate(view.columns) if c.name in known]
-    query = view.query
+    query = view.text
     if known:
         listed = tuple(
             (f"m{i}", known[c.name]) for i, c in enumerate(view.columns) if c.name in known

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from hybridview.algebra.plan import tables
 from hybridview.catalog import Catalog, ViewRecord, ViewState
 from hybridview.compiler.backfill import backfill
 from hybridview.compiler.batch import Batch
-from hybridview.compiler.program import DeltaProgram, NotIncremental, compile_program
+from hybridview.compiler.program import DeltaProgram, NotIncremental
 from hybridview.compiler.render import text
-from hybridview.compiler.state import read_state
 from hybridview.compiler.statements import overwrite
-from hybridview.compiler.view import load_query
+from hybridview.compiler.view import delta_program, load_query
 from hybridview.errors import BlockedError, HybridviewError, NotIncrementalError, run
 from hybridview.plan.compiled import Compiled, compile_record
 from hybridview.plan.sources import BasePin, check_columns
@@ -86,8 +86,8 @@ class _Builder:
     def _used_by_any(self) -> dict[str, tuple[str, ...]]:
         """Return the columns of each source that any of the views may use, and that exist."""
         found: dict[str, dict[str, None]] = {}
-        for one in self.compiled.values():
-            for name, used in one.uses.items():
+        for key, one in self.compiled.items():
+            for name, used in {**one.uses, **self.catalog.views[key].parts}.items():
                 parent, pin = self.catalog.views.get(name.lower()), self.pins.get(name.lower())
                 info = pin.info if pin else None
                 now = parent.columns if parent else info.columns if info else ()
@@ -99,6 +99,7 @@ class _Builder:
     def build(self, view: ViewRecord) -> ViewPlan:
         compiled = self.compiled[view.name.lower()]
         sources = tuple(self._source(name, used) for name, used in compiled.uses.items())
+        parts = tuple(self._source(name, used) for name, used in view.parts.items())
         state = self.states.get(view.name.lower())
         kept = self._kept(view, state)
         inputs = kept.inputs if state is not None else None
@@ -119,10 +120,12 @@ class _Builder:
             layout=compiled.layout,
             state_of=view.state_of,
             state=self._source(view.state) if view.state else None,
+            parts=parts,
         )
-        rebuild = self._must_rebuild(view, state, inputs, sources)
+        rebuild = self._must_rebuild(view, state, inputs, (*sources, *parts))
         usable = state is not None and not rebuild
-        facts = self._facts(view, inputs, sources) if usable else ()
+        read = _read(compiled, (*sources, *parts))
+        facts = self._facts(view, inputs, read) if usable else ()
         program, obstacle = self._program(compiled, facts) if usable else (None, "")
         options = Options(
             state is not None and inputs is not None,
@@ -164,10 +167,10 @@ class _Builder:
             return decide(self._requested(view), facts, options)
         except IncrementalImpossible as reason:
             raise NotIncrementalError(
-                f'cannot refresh view "{view.name}" incrementally',
+                f'cannot refresh view "{view.state_of or view.name}" incrementally',
                 where=compiled.place,
                 detail=f"{str(reason)[:1].upper()}{str(reason)[1:]}.",
-                hint=run("refresh", view.name, "--strategy", "hybrid"),
+                hint=run("refresh", view.state_of or view.name, "--strategy", "hybrid"),
             ) from None
 
     def _requested(self, view: ViewRecord) -> Strategy:
@@ -272,24 +275,21 @@ class _Builder:
     def _program(
         self, compiled: Compiled, facts: tuple[ChangeFacts, ...]
     ) -> tuple[DeltaProgram | None, str]:
-        if compiled.compilable is None:
+        if compiled.view is None:
             return None, compiled.no_rule
         changed = frozenset(f.source for f in facts if f.changed)
         if not changed:
             return None, ""
-        if compiled.state is not None:
-            return read_state(compiled.compilable.view, compiled.layout, compiled.state), ""
         appended = frozenset(f.source for f in facts if f.changed and f.appended)
         try:
-            program = compile_program(
-                compiled.compilable, Batch(changed, appended), str(self.request.epoch)
-            )
+            epoch = str(self.request.epoch)
+            program = delta_program(compiled.view, Batch(changed, appended), epoch)
         except NotIncremental as reason:
             return None, str(reason)
         return program, ""
 
     def _recomputed_parent(self, view: ViewRecord) -> str:
-        for name in view.sources:
+        for name in (*view.sources, *view.parts):
             plan = self.plans.get(name.lower())
             if plan is not None and isinstance(plan.step, Load):
                 return name
@@ -311,6 +311,8 @@ class _Builder:
             assert program is not None
             feeds = () if compiled.state is not None else self._feeds(view, facts)
             step = _apply(program, facts)
+            if compiled.view is not None and compiled.view.whole:
+                step = replace(step, whole=True)
             if self._requested(view) is Strategy.HYBRID:
                 share = SNAPSHOT_SHARE if self._recomputed_parent(view) else None
                 step = replace(step, otherwise=self._load(view, compiled), at_most=share)
@@ -327,7 +329,7 @@ class _Builder:
     ) -> tuple[Executed, str, Load] | None:
         """Make the rows of a new definition from the stored ones, if nothing else changed."""
         old = self.catalog.definitions.get(state.watermark.program)
-        if old is None or old.state or view.state or inputs is None:
+        if old is None or old.state or view.state or old.parts or view.parts or inputs is None:
             return None
         if any(s.version is None or s.table_id not in inputs for s in sources):
             return None
@@ -336,7 +338,7 @@ class _Builder:
         before = compile_record(replace(old, name=view.name))
         if before.compilable is None or compiled.compilable is None:
             return None
-        load = load_query(view.query, compiled.layout)
+        load = load_query(view.text, compiled.layout)
         found = backfill(before.compilable, compiled.compilable, load)
         if found is None:
             return None
@@ -348,7 +350,7 @@ class _Builder:
 
     def _load(self, view: ViewRecord, compiled: Compiled) -> Load:
         layout = compiled.layout
-        load = load_query(view.query, layout, str(self.request.epoch))
+        load = load_query(view.text, layout, str(self.request.epoch))
         state = self.states.get(view.name.lower())
         # A table that is not ours any more, or of another shape, is replaced, not filled anew.
         create = (
@@ -377,6 +379,14 @@ class _Builder:
             for f in facts
             if f.changed
         )
+
+
+def _read(compiled: Compiled, sources: tuple[Pinned, ...]) -> tuple[Pinned, ...]:
+    """Return the sources whose changes matter: what a view's plan reads, and its parts."""
+    if compiled.compilable is None:
+        return sources
+    names = {name.lower() for name in tables(compiled.compilable.plan)}
+    return tuple(source for source in sources if source.name.lower() in names)
 
 
 def _apply(program: DeltaProgram, facts: tuple[ChangeFacts, ...]) -> Apply:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
+from hybridview.algebra.plan import Plan
 from hybridview.catalog import ViewRecord
 from hybridview.compiler.kinds import Recorded
 from hybridview.compiler.layout import Layout, LayoutKind
@@ -14,10 +15,10 @@ from hybridview.compiler.magnitude import magnitudes
 from hybridview.compiler.openness import Open, openness, openness_of_text
 from hybridview.compiler.program import Compilable, refuses
 from hybridview.compiler.state import State
-from hybridview.compiler.view import compile_view, plan_view
+from hybridview.compiler.view import CompiledView, compile_view, plan_view
 from hybridview.schema import Column, TableSchema
 from hybridview.sql.parse import Definition, parse_query
-from hybridview.sql.resolve import NoRule, UnknownTable, Unresolved, resolve
+from hybridview.sql.resolve import NoRule, Relation, UnknownTable, Unresolved, resolve
 from hybridview.sql.uses import used_columns
 
 
@@ -30,6 +31,8 @@ class Compiled:
     no_rule: str = ""
     place: str = ""
     state: State | None = None
+    view: CompiledView | None = None
+    """What its programs are made from, if delta rules cover it."""
     uses: Mapping[str, tuple[Column, ...]] = field(default_factory=dict)
     """The columns it may use of each source."""
     magnitudes: Mapping[str, str] = field(default_factory=dict)
@@ -40,8 +43,9 @@ class Compiled:
 
 def recorded_types(view: ViewRecord) -> Recorded:
     """Return what Spark's analysis said about the types of a view and its sources."""
+    read = {**view.sources, **view.parts}
     return Recorded(
-        {n.lower(): {c.name.lower(): c.type for c in cs} for n, cs in view.sources.items()},
+        {n.lower(): {c.name.lower(): c.type for c in cs} for n, cs in read.items()},
         {c.name: c.type for c in view.columns},
         view.types,
     )
@@ -62,14 +66,14 @@ def compile_record(view: ViewRecord) -> Compiled:
     # Blank lines stand for what comes before the query in its file, so that places are right.
     before = "\n" * (view.line - 1) + " " * (view.column - 1)
     definition = Definition(
-        view.name, view.query, source=view.source, text=before + view.query, offset=len(before)
+        view.name, view.text, source=view.source, text=before + view.text, offset=len(before)
     )
     parsed = parse_query(definition)
     compiled = _compile(view, definition, parsed)
     if not compiled.open:
         types = {c.name: c.type for c in view.columns}
         compiled = replace(compiled, open=openness_of_text(parsed, types))
-    return replace(compiled, uses=used_columns(view.query, parsed, view.sources))
+    return replace(compiled, uses=used_columns(view.text, parsed, view.sources))
 
 
 def _compile(view: ViewRecord, definition: Definition, parsed: exp.Query) -> Compiled:
@@ -87,22 +91,41 @@ def _compile(view: ViewRecord, definition: Definition, parsed: exp.Query) -> Com
         return Compiled(bag, None, "its columns could not be matched with Spark's analysis")
     plan = plan_view(relation, names)
     recorded = recorded_types(view)
-    compiled = compile_view(
+    compiled = compile_cut(view, parsed, relation, plan, recorded)
+    if {part.name for part in compiled.parts} != set(view.parts):
+        # Its parts could not be kept when it was defined.
+        compiled = compile_cut(view, parsed, relation, plan, recorded, cut=False)
+    refusal = ""
+    if compiled.state is None:
+        refusal = refuses(compiled.compilable, compiled.whole) or ""
+    return Compiled(
+        compiled.compilable.layout,
+        None if refusal else compiled.compilable,
+        refusal,
+        state=compiled.state,
+        view=None if refusal else compiled,
+        magnitudes=magnitudes(plan, None if parsed.args.get("distinct") else relation.spelling),
+        open=openness(plan, recorded),
+    )
+
+
+def compile_cut(
+    view: ViewRecord,
+    parsed: exp.Query,
+    relation: Relation,
+    plan: Plan,
+    recorded: Recorded,
+    cut: bool = True,
+) -> CompiledView:
+    """Compile a view's plan, cut into the parts it needs if that is wanted."""
+    return compile_view(
         view.name,
-        view.query,
+        view.text,
         parsed,
         relation,
         plan,
         known_types(view),
         with_state=bool(view.state),
         recorded=recorded,
-    )
-    refusal = "" if compiled.state is not None else refuses(compiled.compilable) or ""
-    return Compiled(
-        compiled.compilable.layout,
-        None if refusal else compiled.compilable,
-        refusal,
-        state=compiled.state,
-        magnitudes=magnitudes(plan, None if parsed.args.get("distinct") else relation.spelling),
-        open=openness(plan, recorded),
+        stored=frozenset(name.lower() for name in view.over) if cut else None,
     )

@@ -63,6 +63,8 @@ class Apply:
     estimated_rows: int | None
     otherwise: Load | None = None
     """What to run if the change turns out to be too large, or not to be had."""
+    whole: bool = False
+    """Whether the view is computed from its parts as a whole: then no change feed is read."""
     at_most: float | None = None
     """The largest share of a source that may have changed; known once its change is netted."""
 
@@ -92,6 +94,8 @@ class ViewPlan:
     """The view this is the state table of; empty for a view of the user's."""
     state: Pinned | None = None
     """The state table its row is computed from; refreshed before it in the same plan."""
+    parts: tuple[Pinned, ...] = ()
+    """The tables that parts of it are kept in; refreshed before it in the same plan."""
     step: Load | Apply | None = None
     layout: Layout | None = None
     columns: tuple[tuple[str, str], ...] = ()

@@ -20,6 +20,7 @@ from hybridview.algebra.plan import (
     output,
 )
 from hybridview.schema import TableSchema
+from hybridview.sql.first import first_of, first_of_select, has_limit
 from hybridview.sql.functions import (
     describe_part,
     unknown_part,
@@ -83,13 +84,14 @@ class _Resolver:
             refuse(node, {"this", "alias", "with_"})
             inner = self.query(node.this, self.ctes_of(node, ctes))
             return Relation(inner.plan, inner.columns)
-        if isinstance(node, exp.Union):
-            return union(node, *self._sides(node, self.ctes_of(node, ctes)))
-        if isinstance(node, exp.Except | exp.Intersect):
-            sides = self._sides(node, self.ctes_of(node, ctes))
-            return set_operation(node, *sides, self.unique)
+        if isinstance(node, exp.SetOperation):
+            found = self._set_operation(node, self.ctes_of(node, ctes))
+            return first_of(node, found) if has_limit(node) else found
         if isinstance(node, exp.Select):
-            return self._select(node, self.ctes_of(node, ctes))
+            known = self.ctes_of(node, ctes)
+            if has_limit(node):
+                return first_of_select(node, lambda bare: self._select(bare, known))
+            return self._select(node, known)
         raise NoRule(type(node).__name__.upper(), node)
 
     def ctes_of(self, node: Expr, ctes: Ctes) -> Ctes:
@@ -104,8 +106,14 @@ class _Resolver:
             known[cte.alias.lower()] = Cte(cte.this, names, dict(known))
         return known
 
+    def _set_operation(self, node: exp.SetOperation, ctes: Ctes) -> Relation:
+        sides = self._sides(node, ctes)
+        if isinstance(node, exp.Union):
+            return union(node, *sides)
+        return set_operation(node, *sides, self.unique)
+
     def _sides(self, node: exp.SetOperation, ctes: Ctes) -> tuple[Relation, Relation]:
-        refuse(node, {"this", "expression", "distinct", "with_", "order"})
+        refuse(node, {"this", "expression", "distinct", "with_", "order", "limit", "offset"})
         left, right = self.query(node.left, ctes), self.query(node.right, ctes)
         if len(left.columns) != len(right.columns):
             raise NoRule(f"{type(node).__name__.upper()} of different widths", node)

@@ -20,10 +20,20 @@ from hybridview.algebra.expressions import Named
 from hybridview.algebra.plan import Project, tables
 from hybridview.compiler.batch import Batch
 from hybridview.compiler.kinds import Recorded
-from hybridview.compiler.program import DeltaProgram, Method, NotIncremental, compile_program
+from hybridview.compiler.program import DeltaProgram, Method, NotIncremental
 from hybridview.compiler.render import render, text
-from hybridview.compiler.view import CompiledView, arguments, compile_view, plan_view
+from hybridview.compiler.state import SUFFIX
+from hybridview.compiler.view import (
+    CompiledView,
+    arguments,
+    compile_view,
+    delta_program,
+    needs_state,
+    plan_view,
+)
 from hybridview.schema import WEIGHT, Column, TableSchema
+from hybridview.sql.canonical import canonical
+from hybridview.sql.load import with_list
 from hybridview.sql.parse import parse_definition, parse_query
 from hybridview.sql.resolve import resolve
 from tests.support.cases import Refresh, Row, Script, comparable
@@ -90,6 +100,8 @@ class Duck:
     rows: dict[str, list[Row]] = field(default_factory=dict)
     """The rows of each base table."""
     prepared: dict[tuple[str, Batch], Prepared] = field(default_factory=dict)
+    cut: bool = True
+    """Whether views may keep parts of themselves in tables of their own."""
 
     def __post_init__(self) -> None:
         self.schemas = dict(self.schemas)
@@ -109,26 +121,45 @@ class Duck:
 
     def create(self, name: str, sql: str) -> CompiledView:
         """Compile a view, load it from its text, and let later views read it."""
-        definition = parse_definition(sql)
+        shown = self._fetch(f"DESCRIBE {to_duck(sql)}")
+        definition = parse_definition(canonical(parse_definition(sql).query, len(shown)))
         parsed = parse_query(definition)
         relation = resolve(parsed, self.schemas)
-        shown = self._fetch(f"DESCRIBE {to_duck(sql)}")
         plan = plan_view(relation, tuple(row[0] for row in shown))
         types = {}
         for key, (argument, below) in arguments(plan).items():
             query = to_duck(text(render(Project(below, (Named("a", argument),)))))
             types[key] = _spark_type(self._fetch(f"DESCRIBE {query}")[0][1])
-        recorded = Recorded(
-            {
+
+        def compiled(with_state: bool = False) -> CompiledView:
+            sources = {
                 t.name.lower(): {c.name.lower(): c.type for c in t.columns}
                 for t in self.schemas.values()
-            },
-            {row[0]: _spark_type(row[1]) for row in shown},
-            types,
-        )
-        view = compile_view(
-            name, definition.query, parsed, relation, plan, types, recorded=recorded
-        )
+            }
+            recorded = Recorded(sources, {row[0]: _spark_type(row[1]) for row in shown}, types)
+            stored = frozenset(n.lower() for n in self.views) if self.cut else None
+            return compile_view(
+                name,
+                definition.query,
+                parsed,
+                relation,
+                plan,
+                types,
+                with_state,
+                recorded,
+                stored,
+            )
+
+        view = compiled()
+        state = needs_state(parsed, relation, plan, types) if self.cut else None
+        if state is not None and not (view.whole and not view.parts):
+            self.create(f"{name}{SUFFIX}", with_list(definition.query, state.columns))
+            view = compiled(with_state=True)
+        elif view.parts:
+            for part in view.parts:
+                self.create(part.name, part.query())
+            view = compiled()
+        sql = definition.query
         self._load(view)
         self.views[name], self.texts[name] = view, sql
         columns = tuple(Column(row[0], _spark_type(row[1])) for row in shown)
@@ -174,7 +205,7 @@ class Duck:
 
     def _prepare(self, view: CompiledView, batch: Batch) -> Prepared:
         """Compile and translate a program; it depends on which tables changed, not on the rows."""
-        program = compile_program(view.compilable, batch, "getvariable('epoch')")
+        program = delta_program(view, batch, "getvariable('epoch')")
         change = to_duck(text(program.change, pretty=False))
         insert = program.without_deletes if program.method is Method.PATCH else None
         return Prepared(
