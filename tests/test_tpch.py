@@ -31,7 +31,7 @@ ROUNDS = 5
 def test_every_query_is_maintained(number: int) -> None:
     """No operator reads a base table without a key of the change to restrict it by."""
     width = len(parse_query(parse_definition(query(number))).selects)
-    definition = parse_definition(canonical(query(number), width))
+    definition = parse_definition(canonical(query(number), width, SCHEMAS))
     parsed = parse_query(definition)
     relation = resolve(parsed, SCHEMAS)
     plan = plan_view(relation, tuple(f"c{i}" for i in range(len(relation.columns))))

@@ -143,7 +143,8 @@ def lift_totals(plan: Plan) -> Plan:
     if not isinstance(plan, Semi | Join):
         return plan
     below, shown = _join_with_total(plan.left)
-    if below is None:
+    # Two of them stay in their order.
+    if below is None or (isinstance(plan, Join) and _is_total(plan.right)):
         return plan
     meaning = {c.name: c.expr for c in shown}
     condition = None if plan.condition is None else substitute(plan.condition, meaning)
@@ -161,12 +162,14 @@ def _join_with_total(plan: Plan) -> tuple[Join | None, tuple[Named, ...]]:
         shown, plan = plan.columns, plan.input
     if not isinstance(plan, Join):
         return None, ()
-    total = plan.right
-    while isinstance(total, Project | Filter):
-        total = total.input
-    if not isinstance(total, Aggregate) or total.keys:
-        return None, ()
-    return plan, shown
+    return (plan, shown) if _is_total(plan.right) else (None, ())
+
+
+def _is_total(plan: Plan) -> bool:
+    """Say whether a plan is an aggregate over all rows."""
+    while isinstance(plan, Project | Filter):
+        plan = plan.input
+    return isinstance(plan, Aggregate) and not plan.keys
 
 
 def _filtered_arm(arm: Plan, plan: Filter) -> Plan:

@@ -17,6 +17,7 @@ from hybridview.compiler.normalise import normalise
 from hybridview.compiler.pieces import Part, Pieces, pieces
 from hybridview.compiler.program import Compilable, DeltaProgram, compile_program
 from hybridview.compiler.state import State, read_state, state
+from hybridview.sql.functions import is_aggregate
 from hybridview.sql.load import counting_copies, with_columns, with_row_ids
 from hybridview.sql.resolve import Relation, rename
 
@@ -33,7 +34,7 @@ def arguments(plan: Plan) -> dict[str, tuple[exp.Expr, Plan]]:
         if isinstance(node, Aggregate):
             calls = [measure.expr for measure in node.measures]
         elif isinstance(node, Window):
-            calls = [function.expr.this for function in node.functions]
+            calls = [f.expr.this for f in node.functions if is_aggregate(f.expr.this)]
         else:
             continue
         for call in calls:

@@ -54,7 +54,7 @@ class Analyst:
     ) -> ViewRecord:
         """Return the record of a view that reads `schemas`; a view keeps its id and its folder."""
         columns = self._columns(definition, schemas)
-        closed = self._closed(definition, columns)
+        closed = self._closed(definition, columns, schemas)
         parsed = parse_query(replace(definition, query=closed or definition.query))
         old = self.catalog.views.get(name.lower())
         record = ViewRecord(
@@ -98,9 +98,9 @@ class Analyst:
         _check_cluster(definition, columns)
         return columns
 
-    def _closed(self, definition: Definition, columns: tuple[Column, ...]) -> str:
+    def _closed(self, definition: Definition, columns: tuple[Column, ...], schemas: Schemas) -> str:
         """Return the text with its ties closed; empty if there are none, or they cannot be."""
-        closed = canonical(definition.query, len(columns))
+        closed = canonical(definition.query, len(columns), schemas)
         if closed == definition.query:
             return ""
         try:

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from hybridview.algebra.expressions import Expr, Named, column, columns_of
+from hybridview.algebra.expressions import Expr, Named, column, columns_of, substitute
 from hybridview.algebra.plan import Aggregate, Filter, Plan, Project, Window, output
 from hybridview.sql.functions import is_aggregate
 from hybridview.sql.scope import NoRule, Output, Scope, Unresolved
+from hybridview.sql.ties import check_ties
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,8 @@ def select_list(block: Block, plan: Plan) -> tuple[Plan, tuple[Output, ...], Spe
     qualify_node = block.node.args.get("qualify")
     qualify = _with_aliases(qualify_node.this, block, named) if qualify_node is not None else None
     if group is None and not calls and having is None:
-        return (*_project(*_windows(plan, items, qualify)), None)
+        spelled = block.scope.spelled()
+        return (*_project(*_windows(plan, items, qualify, spelled)), None)
     if group is not None and _grouping_sets(group):
         raise NoRule("GROUPING SETS", group)
     keys = _keys(block, items, group)
@@ -64,11 +66,29 @@ def select_list(block: Block, plan: Plan) -> tuple[Plan, tuple[Output, ...], Spe
     over = [_Item(i.name, i.certain, _over(aggregate, i.expr, known)) for i in items]
     if qualify is not None:
         qualify = _over(aggregate, qualify, known)
-    return (*_project(*_windows(grouped, over, qualify)), _spelling(block, group))
+    spelled = _spelled_groups(aggregate, block.scope.spelled())
+    return (*_project(*_windows(grouped, over, qualify, spelled)), _spelling(block, group))
 
 
-def _windows(plan: Plan, items: list[_Item], qualify: Expr | None) -> tuple[Plan, list[_Item]]:
-    """Compute window functions, one operator for each way to part the rows; then QUALIFY."""
+def _spelled_groups(aggregate: Aggregate, columns: Mapping[str, str]) -> dict[str, str]:
+    """Return keys and measures in the author's words, as far as their columns have any."""
+    found: dict[str, str] = {}
+    for named in (*aggregate.keys, *aggregate.measures):
+        if set(columns_of(named.expr)) <= set(columns):
+            words: dict[str, Expr] = {
+                n: exp.maybe_parse(columns[n], dialect="spark") for n in columns
+            }
+            found[named.name] = substitute(named.expr, words).sql(dialect="spark")
+    return found
+
+
+def _windows(
+    plan: Plan, items: list[_Item], qualify: Expr | None, spelled: Mapping[str, str]
+) -> tuple[Plan, list[_Item]]:
+    """Compute window functions, one operator for each way to part the rows; then QUALIFY.
+
+    `spelled` gives the plan's columns in the author's words.
+    """
     exprs = [*(item.expr for item in items), *([qualify] if qualify is not None else [])]
     found: dict[tuple[Expr, ...], list[Named]] = {}
     taken = {name.lower() for name in output(plan)}
@@ -79,6 +99,7 @@ def _windows(plan: Plan, items: list[_Item], qualify: Expr | None) -> tuple[Plan
                 continue
             if isinstance(window.this, exp.Column):
                 raise NoRule("window function over an aggregate of the same name", window)
+            check_ties(window, exprs, spelled)
             calls.append(Named(_label(window, taken), window.copy()))
             found.setdefault(tuple(window.args.get("partition_by") or ()), []).append(calls[-1])
     for partition, functions in found.items():

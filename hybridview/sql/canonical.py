@@ -9,6 +9,7 @@ The text is edited between its tokens and never rebuilt from a parsed tree.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import sqlglot
@@ -17,18 +18,65 @@ from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import ParseError
 from sqlglot.tokenizer_core import Token, TokenType
 
+from hybridview.schema import TableSchema
+from hybridview.sql.closed_calls import with_closed_calls
 from hybridview.sql.parse import DIALECT
+from hybridview.sql.resolve import UnknownTable, resolve
+from hybridview.sql.scope import NoRule, OpenTies, Unresolved
+from hybridview.sql.ties import UNKNOWN
 
 Edit = tuple[int, str]
 """Text to insert, and before which character."""
 
 
-def canonical(query: str, width: int) -> str:
-    """Return a query's text without open ties; `width` is the number of its columns."""
+MOST_WINDOWS = 100
+"""How many windows of one query are closed, at most."""
+
+
+def canonical(query: str, width: int, schemas: Mapping[str, TableSchema]) -> str:
+    """Return a query's text without open ties, as far as they can be closed.
+
+    `width` is the number of its columns, `schemas` are those of the tables it reads.
+    """
+    query = with_closed_calls(query)
     edits = [edit for region in _regions(query) for edit in _close_limit(query, region, width)]
+    query = _edited(query, edits)
+    for _ in range(MOST_WINDOWS):
+        try:
+            parsed = sqlglot.parse_one(query, dialect=DIALECT)
+            if isinstance(parsed, exp.Query):
+                resolve(parsed, schemas)
+        except OpenTies as ties:
+            closed = _edited(query, _close_window(query, ties))
+            if closed == query:
+                break
+            query = closed
+        except (NoRule, Unresolved, UnknownTable, ParseError):
+            break
+        else:
+            break
+    return query
+
+
+def _edited(query: str, edits: list[Edit]) -> str:
     for at, added in sorted(edits, reverse=True):
         query = query[:at] + added + query[at:]
     return query
+
+
+def _close_window(query: str, ties: OpenTies) -> list[Edit]:
+    """Sort the rows of a window also by what it names; in front of its frame, if it has one."""
+    windows = [r for r in _regions(query) if r.after_over]
+    around = [r for r in windows if r.start <= ties.at < r.end]
+    if ties.at == UNKNOWN and len(windows) == 1:
+        around = windows
+    if not around:
+        return []
+    region = max(around, key=lambda r: r.start)
+    frames = (t for t in region.tokens if t.token_type in (TokenType.ROWS, TokenType.RANGE))
+    place = next((t.start for t in frames), region.end)
+    ordered = any(t.token_type is TokenType.ORDER_BY for t in region.tokens)
+    return [(place, f"{', ' if ordered else ' ORDER BY '}{', '.join(ties.by)} ")]
 
 
 @dataclass
@@ -38,21 +86,26 @@ class _Region:
     start: int
     end: int
     outermost: bool
+    after_over: bool = False
+    """Whether it is what stands after OVER."""
     tokens: list[Token] = field(default_factory=list)
 
 
 def _regions(query: str) -> list[_Region]:
     whole = _Region(0, len(query), True)
     found, stack = [whole], [whole]
+    before: Token | None = None
     for token in Dialect.get_or_raise(DIALECT).tokenize(query):
         if token.token_type is TokenType.L_PAREN:
-            region = _Region(token.end + 1, len(query), False)
+            over = before is not None and before.token_type is TokenType.OVER
+            region = _Region(token.end + 1, len(query), False, over)
             found.append(region)
             stack.append(region)
         elif token.token_type is TokenType.R_PAREN and len(stack) > 1:
             stack.pop().end = token.start
         else:
             stack[-1].tokens.append(token)
+        before = token
     return found
 
 

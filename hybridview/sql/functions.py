@@ -158,23 +158,65 @@ RANKINGS: tuple[type[Expr], ...] = (exp.Rank, exp.DenseRank, exp.PercentRank, ex
 """Window functions that give rows with equal sort keys equal values."""
 
 
+NUMBERINGS: tuple[type[Expr], ...] = (exp.RowNumber, exp.Lag, exp.Lead, exp.Ntile)
+"""Window functions that look at the places of rows, whatever the frame is."""
+
+VALUES: tuple[type[Expr], ...] = (exp.FirstValue, exp.First, exp.LastValue, exp.Last, exp.NthValue)
+"""Window functions that take the value of one row of the frame."""
+
+
 def leaves_ties_open(window: exp.Window) -> bool:
     """Say whether rows with equal sort keys may get different values, in an order Spark chooses."""
-    call, spec = window.this, window.args.get("spec")
-    known = {"this", "partition_by", "order", "spec", "over"}
-    if any(value and name not in known for name, value in window.args.items()):
-        return True
+    call = window.this
     if isinstance(call, RANKINGS):
         return False
     if not is_aggregate(call) or isinstance(call.this, exp.Distinct):
         return True
-    if spec is None or (spec.args.get("kind") or "").upper() == "RANGE":
+    return _frame(window) not in ("range", "all")
+
+
+def can_close_ties(window: exp.Window) -> bool:
+    """Say whether more sort keys make a window's answer one of those it may have anyway.
+
+    Not where the frame goes up to the last row with equal keys: fewer rows would be equal then.
+    """
+    known = {"this", "partition_by", "order", "spec", "over"}
+    if any(value and name not in known for name, value in window.args.items()):
         return False
-    bounds = (spec.args.get("start"), spec.args.get("end"))
-    return bounds != ("UNBOUNDED", "UNBOUNDED")
+    call = window.this
+    if isinstance(call, exp.IgnoreNulls | exp.RespectNulls):
+        call = call.this
+    if isinstance(call, NUMBERINGS):
+        return True
+    frame = _frame(window)
+    if isinstance(call, exp.FirstValue | exp.First):
+        spec = window.args.get("spec")
+        return spec is None or frame in ("rows", "all") or spec.args.get("start") == "UNBOUNDED"
+    if isinstance(call, VALUES) or is_aggregate(call):
+        return frame in ("rows", "all")
+    return False
 
 
-_WINDOW: tuple[type[Expr], ...] = (exp.Order, exp.Ordered, exp.WindowSpec, *RANKINGS)
+def _frame(window: exp.Window) -> str:
+    """Return the kind of a window's frame: rows, range, or all rows of the partition."""
+    spec = window.args.get("spec")
+    if spec is None:
+        return "range" if window.args.get("order") else "all"
+    if (spec.args.get("start"), spec.args.get("end")) == ("UNBOUNDED", "UNBOUNDED"):
+        return "all"
+    return (spec.args.get("kind") or "").lower()
+
+
+_WINDOW: tuple[type[Expr], ...] = (
+    exp.Order,
+    exp.Ordered,
+    exp.WindowSpec,
+    exp.IgnoreNulls,
+    exp.RespectNulls,
+    *RANKINGS,
+    *NUMBERINGS,
+    *VALUES,
+)
 
 
 def unknown_part(expr: Expr) -> Expr | None:
@@ -183,7 +225,7 @@ def unknown_part(expr: Expr) -> Expr | None:
     for node in expr.walk():
         if is_aggregate(node) or isinstance(node, _PLAIN):
             continue
-        if isinstance(node, exp.Window) and not leaves_ties_open(node):
+        if isinstance(node, exp.Window) and (not leaves_ties_open(node) or can_close_ties(node)):
             continue
         if isinstance(node, _WINDOW) and node.find_ancestor(exp.Window):
             continue

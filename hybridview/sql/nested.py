@@ -23,6 +23,7 @@ from hybridview.sql.functions import is_aggregate, with_plain_calls
 from hybridview.sql.relation import Ctes, Relation, refuse
 from hybridview.sql.scope import PLAN, NoRule, Output, Scope, Unresolved
 from hybridview.sql.subquery import Inner, inside, is_subquery, keep, marked, with_value
+from hybridview.sql.ties import mark_places
 
 CLAUSES = {
     *("from_", "joins", "where", "group", "having", "distinct", "order", "with_"),
@@ -59,6 +60,7 @@ class Nested:
         In a SELECT that groups, a subquery stands beside the groups, unless it is aggregated.
         """
         bare = node.copy()
+        mark_places(bare)
         bare.set("expressions", [with_plain_calls(e) for e in bare.expressions])
         for clause in ("having", "qualify"):
             if bare.args.get(clause):

@@ -21,6 +21,18 @@ class NoRule(Exception):
         self.node = node
 
 
+class OpenTies(NoRule):
+    """A window whose rows may tie; sorted also by `by`, in the author's words, they do not.
+
+    `at` is the place of some name inside its OVER clause, or -1 if there is none.
+    """
+
+    def __init__(self, node: Expr, at: int, by: tuple[str, ...]) -> None:
+        super().__init__("window function in an order that leaves ties open", node)
+        self.at = at
+        self.by = by
+
+
 class Unresolved(Exception):
     """A column that no source has."""
 
@@ -86,6 +98,15 @@ class Scope:
         if self.outer is not None:
             return self.outer.find(node)
         raise Unresolved(node, self.candidates(table), self.certain())
+
+    def spelled(self) -> dict[str, str]:
+        """Return how a query writes the columns it can name, by their plan columns."""
+        found: dict[str, str] = {}
+        for source in self.sources:
+            for c in source.columns:
+                if c.certain and "`" not in c.name + source.alias:
+                    found[c.plan_name] = f"`{source.alias}`.`{c.name}`" if source.alias else c.name
+        return found
 
     def candidates(self, table: str) -> tuple[str, ...]:
         sources = [s for s in self.sources if not table or s.alias.lower() == table]

@@ -122,7 +122,9 @@ class Duck:
     def create(self, name: str, sql: str) -> CompiledView:
         """Compile a view, load it from its text, and let later views read it."""
         shown = self._fetch(f"DESCRIBE {to_duck(sql)}")
-        definition = parse_definition(canonical(parse_definition(sql).query, len(shown)))
+        definition = parse_definition(
+            canonical(parse_definition(sql).query, len(shown), self.schemas)
+        )
         parsed = parse_query(definition)
         relation = resolve(parsed, self.schemas)
         plan = plan_view(relation, tuple(row[0] for row in shown))

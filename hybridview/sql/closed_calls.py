@@ -1,0 +1,116 @@
+"""Aggregate calls whose answer depends on the order of rows -> calls that give one such answer.
+
+A list may have any order: it is sorted. Any value will do: it is the smallest. Of several rows with
+the largest key the one with the largest value is taken. Each is an answer that the author's own
+call may give.
+"""
+
+from __future__ import annotations
+
+from sqlglot.dialects.dialect import Dialect
+from sqlglot.tokenizer_core import Token, TokenType
+
+from hybridview.sql.parse import DIALECT
+
+LISTS = frozenset({"collect_list", "collect_set", "array_agg"})
+ANY = frozenset({"any_value", "first", "first_value", "last", "last_value"})
+BY = frozenset({"max_by", "min_by"})
+
+
+def with_closed_calls(query: str) -> str:
+    """Return a query's text in which no aggregate depends on the order of rows."""
+    tokens = list(Dialect.get_or_raise(DIALECT).tokenize(query))
+    edits: list[tuple[int, int, str]] = []
+    for index, token in enumerate(tokens[:-1]):
+        opened = tokens[index + 1].token_type is TokenType.L_PAREN
+        qualified = index > 0 and tokens[index - 1].token_type is TokenType.DOT
+        if not opened or qualified or token.token_type is TokenType.IDENTIFIER:
+            continue
+        end = _closing(tokens, index + 1)
+        if end is None or _follows(tokens, end, TokenType.OVER):
+            continue
+        edits += _closed(query, tokens, index, end)
+    for start, stop, text in sorted(edits, reverse=True):
+        query = query[:start] + text + query[stop:]
+    return query
+
+
+Edits = list[tuple[int, int, str]]
+"""Stretches of the text, and what to put in their place."""
+
+
+def _closed(query: str, tokens: list[Token], index: int, end: int) -> Edits:
+    token = tokens[index]
+    name = token.text.lower()
+    commas = _commas(tokens, index + 1, end)
+    if name in LISTS:
+        if index > 1 and tokens[index - 2].text.lower() == "sort_array":
+            return []
+        last = tokens[_after_filter(tokens, end)]
+        return [
+            (token.start, token.start, "sort_array("),
+            (last.end + 1, last.end + 1, ")"),
+        ]
+    if name in ANY and not commas and not _follows_word(tokens, end, "ignore", "respect"):
+        return [(token.start, token.end + 1, "min")]
+    if name == "mode" and not commas and end > index + 2:
+        return [(tokens[end].start, tokens[end].start, ", true")]
+    if name in BY and len(commas) == 1:
+        comma, close = tokens[commas[0]], tokens[end]
+        value = query[tokens[index + 1].end + 1 : comma.start].strip()
+        key = query[comma.end + 1 : close.start].strip()
+        if value.lower().startswith("distinct"):
+            return []
+        # Rows without a key do not count: a struct that holds a NULL would.
+        both = f" CASE WHEN ({key}) IS NOT NULL THEN struct(({key}), ({value})) END"
+        return [(comma.end + 1, close.start, both)]
+    return []
+
+
+def _closing(tokens: list[Token], opening: int) -> int | None:
+    """Return the place of the parenthesis that closes another."""
+    depth = 0
+    for index in range(opening, len(tokens)):
+        depth += tokens[index].token_type is TokenType.L_PAREN
+        depth -= tokens[index].token_type is TokenType.R_PAREN
+        if depth == 0:
+            return index
+    return None
+
+
+def _commas(tokens: list[Token], opening: int, end: int) -> list[int]:
+    """Return the commas between a call's own arguments."""
+    depth = 0
+    found: list[int] = []
+    opens = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE)
+    closes = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE)
+    for index in range(opening + 1, end):
+        depth += tokens[index].token_type in opens
+        depth -= tokens[index].token_type in closes
+        if depth == 0 and tokens[index].token_type is TokenType.COMMA:
+            found.append(index)
+    return found
+
+
+def _after_filter(tokens: list[Token], end: int) -> int:
+    """Return the last token of a call, its FILTER clause included."""
+    if _follows(tokens, end, TokenType.FILTER) and end + 2 < len(tokens):
+        return _closing(tokens, end + 2) or end
+    return end
+
+
+def _follows(tokens: list[Token], end: int, kind: TokenType) -> bool:
+    """Say whether a clause follows a call, after its FILTER clause and its treatment of NULLs."""
+    after = end + 1
+    while after < len(tokens) and tokens[after].text.lower() in ("ignore", "respect", "nulls"):
+        after += 1
+    if after < len(tokens) and tokens[after].token_type is kind:
+        return True
+    if after + 1 < len(tokens) and tokens[after].token_type is TokenType.FILTER:
+        closing = _closing(tokens, after + 1)
+        return closing is not None and _follows(tokens, closing, kind)
+    return False
+
+
+def _follows_word(tokens: list[Token], end: int, *words: str) -> bool:
+    return end + 1 < len(tokens) and tokens[end + 1].text.lower() in words
