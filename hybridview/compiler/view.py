@@ -15,6 +15,7 @@ from hybridview.compiler.normalise import normalise
 from hybridview.compiler.program import Compilable
 from hybridview.compiler.state import State, state
 from hybridview.sql.load import counting_copies, with_columns, with_row_ids
+from hybridview.sql.lost import lost_argument
 from hybridview.sql.resolve import Relation, rename
 
 
@@ -85,7 +86,10 @@ def compile_view(
     layout = lay_out(plan, types, spelling, distinct)
     if recorded is not None:
         layout = with_types(layout, plan, recorded)
-    return CompiledView(Compilable(name, plan, layout, types, recorded), load_query(query, layout))
+    lost = lost_argument(query)
+    return CompiledView(
+        Compilable(name, plan, layout, types, recorded, lost), load_query(query, layout)
+    )
 
 
 def load_query(query: str, layout: Layout, epoch: str = "0") -> str:

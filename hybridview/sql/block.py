@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from hybridview.algebra.expressions import Expr, Named, column, columns_of
 from hybridview.algebra.plan import Aggregate, Filter, Plan, Project, Window, output
-from hybridview.sql.functions import is_aggregate
+from hybridview.sql.aggregates import arguments_of, is_aggregate, with_plain_calls
 from hybridview.sql.scope import NoRule, Output, Scope, Unresolved
 
 
@@ -100,7 +100,7 @@ def is_grouped(node: exp.Select) -> bool:
     """Say whether a SELECT makes groups: by GROUP BY, HAVING or an aggregate of its own."""
     if node.args.get("group") or node.args.get("having"):
         return True
-    return any(_has_call(listed) for listed in node.expressions)
+    return any(_has_call(with_plain_calls(listed)) for listed in node.expressions)
 
 
 def _has_call(node: Expr) -> bool:
@@ -128,11 +128,10 @@ def _spelling(block: Block, group: exp.Group | None) -> Spelling:
     for node in block.node.expressions:
         for call in node.walk():
             if is_aggregate(call):
-                inner = call.this
-                written += inner.expressions if isinstance(inner, exp.Distinct) else [inner]
+                written += arguments_of(call)
     found: Spelling = {}
     for node in written:
-        if isinstance(node, exp.Star | exp.Literal) or node is None:
+        if isinstance(node, exp.Star | exp.Literal):
             continue
         try:
             resolved = block.expression(node)
