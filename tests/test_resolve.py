@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from sqlglot import exp
 
-from hybridview.algebra.plan import Aggregate, Filter, Plan, Project, Scan, tables, walk
+from hybridview.algebra.plan import Aggregate, Filter, Plan, Project, Scan, Union, tables, walk
 from hybridview.schema import Column, TableSchema
 from hybridview.sql.functions import _scalar_kinds
 from hybridview.sql.load import counting_copies, with_columns, with_row_ids
@@ -296,6 +296,68 @@ def test_a_subquery_with_an_aggregate_by_another_name_is_one_group() -> None:
     assert [m.expr.sql() for m in group.measures] == ['COUNT(CASE WHEN "s.b" > 1 THEN 1 END)']
 
 
+# GROUPING SETS
+
+
+def numbered_sets(group: str) -> dict[int, str]:
+    """Return the keys that each set of a GROUP BY keeps, by the set's number."""
+    aggregate = aggregate_of(f"SELECT count(*) AS n FROM r GROUP BY {group}")
+    assert isinstance(aggregate.input, Union)
+    found: dict[int, str] = {}
+    for arm in aggregate.input.inputs:
+        assert isinstance(arm, Project)
+        *keys, number = (named.expr for named in arm.columns[3:])
+        kept = [key.sql().replace('"', "") for key in keys if not isinstance(key, exp.Case)]
+        found[int(number.name)] = " ".join(kept)
+    assert len(aggregate.input.inputs) == len(found)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("group", "expected"),
+    [
+        ("ROLLUP (k, a)", {0: "r.k r.a", 1: "r.k", 3: ""}),
+        ("k, a WITH ROLLUP", {0: "r.k r.a", 1: "r.k", 3: ""}),
+        ("CUBE (k, a)", {0: "r.k r.a", 1: "r.k", 2: "r.a", 3: ""}),
+        ("k, a WITH CUBE", {0: "r.k r.a", 1: "r.k", 2: "r.a", 3: ""}),
+        ("GROUPING SETS ((a), (k, a), ())", {1: "r.a", 0: "r.a r.k", 3: ""}),
+        ("GROUPING SETS (k, (k, a))", {1: "r.k", 0: "r.k r.a"}),
+        ("k, a GROUPING SETS ((k), (a))", {1: "r.k", 2: "r.a"}),
+        ("x, ROLLUP (k, a)", {0: "r.x r.k r.a", 1: "r.x r.k", 3: "r.x"}),
+        ("ROLLUP (k), CUBE (a)", {0: "r.k r.a", 1: "r.k", 2: "r.a", 3: ""}),
+        ("ROLLUP ((k, a), x)", {0: "r.k r.a r.x", 1: "r.k r.a", 7: ""}),
+        ("GROUPING SETS (ROLLUP (k, a), (x))", {1: "r.k r.a", 3: "r.k", 7: "", 6: "r.x"}),
+    ],
+)
+def test_grouping_sets(group: str, expected: dict[int, str]) -> None:
+    """The first key has the highest bit of a set's number; a bit stands for a key left out."""
+    assert numbered_sets(group) == expected
+
+
+def test_grouping_is_read_off_the_number() -> None:
+    listed = "grouping(k) AS g, grouping(a) AS h, grouping_id() AS i"
+    query = f"SELECT {listed} FROM r GROUP BY ROLLUP (k, a)"
+    assert meanings(query) == [
+        "(CAST(CASE WHEN __hv_set IN (3) THEN 1 ELSE 0 END AS TINYINT))",
+        "(CAST(CASE WHEN __hv_set IN (1, 3) THEN 1 ELSE 0 END AS TINYINT))",
+        "(CAST(__hv_set AS BIGINT))",
+    ]
+
+
+def test_an_aggregate_of_a_key_is_over_all_its_values() -> None:
+    group = aggregate_of("SELECT k, max(k) AS m FROM r GROUP BY ROLLUP (k)")
+    assert [m.expr.sql() for m in group.measures] == ['MAX("r.k")']
+    assert [k.expr.sql() for k in group.keys] == ['"__hv_set_key_0"', '"__hv_set"']
+
+
+def test_the_number_of_a_set_in_the_users_words() -> None:
+    spelling = relation("SELECT a + 1 AS p FROM r GROUP BY ROLLUP (r.k, 1)").spelling
+    assert spelling is not None
+    assert spelling["`__hv_set_key_0`"] == "r.k"
+    assert spelling["`__hv_set_key_1`"] == "a + 1"
+    assert spelling["`__hv_set`"] == "CAST(grouping(r.k) * 2 + grouping(a + 1) * 1 AS INT)"
+
+
 # What has no rule
 
 
@@ -350,10 +412,41 @@ def test_a_subquery_with_an_aggregate_by_another_name_is_one_group() -> None:
             1,
             None,
         ),
-        ("SELECT k, count(*) AS n FROM r GROUP BY ROLLUP (k)", "GROUPING SETS", 1, None),
         (
-            "SELECT k, a, count(*) AS n FROM r GROUP BY GROUPING SETS ((k), (a))",
-            "GROUPING SETS",
+            "SELECT k, count(*) AS n FROM r GROUP BY GROUPING SETS ((k), (r.k))",
+            "GROUPING SETS with a set that occurs twice",
+            1,
+            None,
+        ),
+        (
+            "SELECT count(*) AS n FROM r GROUP BY GROUPING SETS (())",
+            "GROUPING SETS with the empty set alone",
+            1,
+            None,
+        ),
+        (
+            "SELECT count(*) AS n FROM r GROUP BY ROLLUP (a + x, x + a)",
+            "GROUPING SETS over expressions that may be the same",
+            1,
+            None,
+        ),
+        (
+            "SELECT k, grouping_id() AS g FROM r GROUP BY k, a GROUPING SETS ((a), (k))",
+            "grouping_id of keys in another order",
+            1,
+            None,
+        ),
+        ("SELECT k, grouping(k) AS g FROM r GROUP BY k", "function grouping", 1, None),
+        ("SELECT grouping(a) AS g FROM r GROUP BY CUBE (k)", "grouping of what is no key", 1, None),
+        (
+            "SELECT k, (SELECT max(b) FROM s WHERE s.k = r.k) AS m FROM r GROUP BY ROLLUP (k)",
+            "subquery beside GROUPING SETS",
+            1,
+            None,
+        ),
+        (
+            "SELECT a, count(*) AS n FROM r GROUP BY ROLLUP (k)",
+            "expression over a column that is not grouped",
             1,
             None,
         ),

@@ -15,6 +15,7 @@ from typing import Any
 
 import duckdb
 import sqlglot
+from sqlglot import exp
 
 from hybridview.algebra.expressions import Named
 from hybridview.algebra.plan import Project, tables
@@ -24,6 +25,7 @@ from hybridview.compiler.program import DeltaProgram, Method, NotIncremental, co
 from hybridview.compiler.render import render, text
 from hybridview.compiler.view import CompiledView, arguments, compile_view, plan_view
 from hybridview.schema import WEIGHT, Column, TableSchema
+from hybridview.sql.grouping import has_sets
 from hybridview.sql.parse import parse_definition, parse_query
 from hybridview.sql.resolve import resolve
 from tests.support.cases import Refresh, Row, Script, comparable
@@ -36,6 +38,16 @@ SETUP = """
 CREATE OR REPLACE MACRO raise_error(message) AS -999999;
 CREATE OR REPLACE MACRO monotonically_increasing_id() AS (row_number() OVER ());
 CREATE OR REPLACE MACRO pmod(a, b) AS (((a % b) + b) % b);
+-- Spark interpolates percentiles of all numbers, takes the smallest of several modes, may find a
+-- NULL beside the largest value, and collects nothing into an empty list.
+CREATE OR REPLACE MACRO quantile(x, p) AS quantile_cont(CAST(x AS DOUBLE), p);
+CREATE OR REPLACE MACRO mode(x, smallest) AS map_keys(histogram(x))[
+    list_position(map_values(histogram(x)), list_max(map_values(histogram(x))))];
+CREATE OR REPLACE MACRO arg_max(x, y) AS arg_max_null(x, y);
+CREATE OR REPLACE MACRO arg_min(x, y) AS arg_min_null(x, y);
+CREATE OR REPLACE MACRO array_to_string(l, d) AS coalesce(system.main.array_to_string(l, d), '');
+CREATE OR REPLACE MACRO try_sum(x) AS sum(x);
+CREATE OR REPLACE MACRO try_avg(x) AS avg(x);
 """
 
 Signed = Sequence[tuple[Row, int]]
@@ -52,8 +64,16 @@ def connect() -> Any:
 
 @lru_cache(maxsize=1000)
 def to_duck(sql: str) -> str:
-    """Translate Spark SQL."""
-    return sqlglot.transpile(sql, read="spark", write="duckdb")[0]
+    """Translate Spark SQL.
+
+    No rows have no groups in Spark, not even the one of an empty grouping set.
+    """
+    tree = sqlglot.parse_one(sql, read="spark")
+    for select in list(tree.find_all(exp.Select)):
+        group = select.args.get("group")
+        if group is not None and has_sets(group):
+            select.having("count(*) > 0", copy=False)
+    return tree.sql(dialect="duckdb")
 
 
 def schema(name: str, **columns: str) -> TableSchema:
