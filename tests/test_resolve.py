@@ -350,12 +350,16 @@ def test_an_aggregate_of_a_key_is_over_all_its_values() -> None:
     assert [k.expr.sql() for k in group.keys] == ['"__hv_set_key_0"', '"__hv_set"']
 
 
-def test_the_number_of_a_set_in_the_users_words() -> None:
+def test_keys_and_the_number_of_a_set_in_the_users_words() -> None:
     spelling = relation("SELECT a + 1 AS p FROM r GROUP BY ROLLUP (r.k, 1)").spelling
-    assert spelling is not None
-    assert spelling["`__hv_set_key_0`"] == "r.k"
-    assert spelling["`__hv_set_key_1`"] == "a + 1"
-    assert spelling["`__hv_set`"] == "CAST(grouping(r.k) * 2 + grouping(a + 1) * 1 AS INT)"
+    assert spelling == {
+        "`__hv_set_key_0`": "r.k",
+        "`__hv_set_key_1`": "a + 1",
+        "`__hv_set`": "CAST(grouping_id() AS INT)",
+    }
+    # Spark's releases differ in the order of these keys.
+    spelling = relation("SELECT k, a FROM r GROUP BY k, a GROUPING SETS ((a), (k))").spelling
+    assert spelling is not None and "`__hv_set`" not in spelling
 
 
 # What has no rule

@@ -12,9 +12,9 @@ from hybridview.algebra.plan import Aggregate, Filter, Plan, Project, Window, ou
 from hybridview.sql.aggregates import arguments_of, is_aggregate, with_plain_calls
 from hybridview.sql.grouping import (
     ASKED,
+    NUMBER,
     answer,
     has_sets,
-    number_in_words,
     repeated,
     sets_of,
     without_grouping_calls,
@@ -145,8 +145,8 @@ def _by_sets(
     for by, word in zip(columns, words, strict=False):
         if word is not None:
             spelling[by.sql(dialect="spark")] = word
-    if None not in words:
-        spelling[columns[-1].sql(dialect="spark")] = number_in_words([w for w in words if w])
+    if found.numbered:
+        spelling[columns[-1].sql(dialect="spark")] = NUMBER
     return _Groups(aggregate, tuple(meanings), spelling)
 
 

@@ -21,6 +21,8 @@ from hybridview.sql.scope import PLAN, NoRule
 KEY = f"{HIDDEN}set_key_"
 SET = f"{HIDDEN}set"
 ASKED = f"{HIDDEN}grouping_"
+NUMBER = "CAST(grouping_id() AS INT)"
+"""A set's number inside the user's SELECT; without arguments, because Spark would compare them."""
 MOST_SETS = 64
 
 
@@ -206,10 +208,3 @@ def answer(call: Expr, found: Sets, resolved: Callable[[Expr], Expr]) -> Expr:
 
 def _digit(value: int) -> Expr:
     return exp.Literal.number(value)
-
-
-def number_in_words(words: list[str]) -> str:
-    """Return a set's number in the user's SELECT, over the keys in the user's words."""
-    last = len(words) - 1
-    bits = [f"grouping({word}) * {1 << (last - i)}" for i, word in enumerate(words)]
-    return f"CAST({' + '.join(bits)} AS INT)"

@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import duckdb
@@ -25,7 +25,7 @@ from hybridview.compiler.program import DeltaProgram, Method, NotIncremental, co
 from hybridview.compiler.render import render, text
 from hybridview.compiler.view import CompiledView, arguments, compile_view, plan_view
 from hybridview.schema import WEIGHT, Column, TableSchema
-from hybridview.sql.grouping import has_sets
+from hybridview.sql.grouping import has_sets, sets_of
 from hybridview.sql.parse import parse_definition, parse_query
 from hybridview.sql.resolve import resolve
 from tests.support.cases import Refresh, Row, Script, comparable
@@ -66,14 +66,26 @@ def connect() -> Any:
 def to_duck(sql: str) -> str:
     """Translate Spark SQL.
 
-    No rows have no groups in Spark, not even the one of an empty grouping set.
+    No rows have no groups in Spark, not even the one of an empty grouping set; and grouping_id()
+    without arguments is over all keys.
     """
     tree = sqlglot.parse_one(sql, read="spark")
     for select in list(tree.find_all(exp.Select)):
         group = select.args.get("group")
         if group is not None and has_sets(group):
+            keys = sets_of(group, partial(_listed, select)).keys
+            for call in [c for e in select.expressions for c in e.find_all(exp.GroupingId)]:
+                call.set("expressions", call.expressions or [key.copy() for key in keys])
             select.having("count(*) > 0", copy=False)
     return tree.sql(dialect="duckdb")
+
+
+def _listed(select: exp.Select, key: exp.Expr) -> exp.Expr:
+    """Return what a position or an alias in GROUP BY stands for."""
+    if isinstance(key, exp.Literal):
+        return select.expressions[int(key.name) - 1].unalias()
+    aliased = [e for e in select.expressions if isinstance(e, exp.Alias) and e.alias == key.sql()]
+    return aliased[0].unalias() if aliased else key
 
 
 def schema(name: str, **columns: str) -> TableSchema:
