@@ -26,9 +26,12 @@ pytestmark = pytest.mark.spark
 FILES = sorted(CASES.glob("*.test"))
 ALL_SCRIPTS = bool(os.environ.get("HV_ALL_CASES"))
 LONG = (
+    "by_extreme",
+    "collect",
     "cross_join",
     "filter_clause",
     "global_aggregate",
+    "grouping_sets",
     "having",
     "in_subquery",
     "inner_join",
@@ -37,12 +40,14 @@ LONG = (
     "odd_names",
     "ordered_window",
     "outer_join",
+    "percentile",
     "project",
     "scalar_subquery",
     "self_join",
     "semi_join",
     "set_operations",
     "shapes",
+    "statistics",
     "three_way_join",
     "total_subquery",
     "union",

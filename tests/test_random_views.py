@@ -78,6 +78,15 @@ FEATURES = {
     "window": r"OVER \(",
     "QUALIFY": "QUALIFY",
     "FILTER": r"FILTER \(",
+    "ROLLUP": r"GROUP BY ROLLUP \(",
+    "CUBE": r"CUBE \(",
+    "GROUPING SETS": r"GROUPING SETS \(",
+    "ROLLUP of some keys": r", ROLLUP \(",
+    "GROUPING": r"grouping\(",
+    "GROUPING_ID": r"grouping_id\(",
+    "MEDIAN": r"median\(",
+    "MAX_BY": r"max_by\(",
+    "sorted list": r"sort_array\(",
 }
 """What the views of a run must show somewhere, as patterns of their text."""
 
@@ -177,8 +186,10 @@ def justified(view: Compilable, batch: Batch, reason: str) -> bool:
         return any(not node.keys for node in inner)
     if "below another operator adds floating point" in reason:
         calls = [m.expr for node in (*inner, top.aggregate) if node for m in node.measures]
-        sums = [call for call in calls if isinstance(call, exp.Sum | exp.Avg)]
-        return any("double" in view.types.get(c.this.sql(dialect="spark"), "") for c in sums)
+        sums = [call for call in calls if isinstance(call, exp.Sum | exp.Avg | exp.Median)]
+        return any(isinstance(c, exp.VariancePop) for c in calls) or any(
+            "double" in view.types.get(c.this.sql(dialect="spark"), "") for c in sums
+        )
     if top.aggregate is None or top.aggregate.keys:
         return False
     calls = [measure.expr for measure in top.aggregate.measures]

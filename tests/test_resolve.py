@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from sqlglot import exp
 
-from hybridview.algebra.plan import Aggregate, Filter, Plan, Project, Scan, tables, walk
+from hybridview.algebra.plan import Aggregate, Filter, Plan, Project, Scan, Union, tables, walk
 from hybridview.schema import Column, TableSchema
+from hybridview.sql.functions import _scalar_kinds
 from hybridview.sql.load import counting_copies, with_columns, with_row_ids
+from hybridview.sql.lost import lost_argument
 from hybridview.sql.parse import Definition, parse_definition, parse_query
 from hybridview.sql.resolve import Relation, UnknownTable, resolve, sources
 from hybridview.sql.scope import NoRule, Unresolved
@@ -234,6 +237,131 @@ def test_equal_aggregates_are_computed_once() -> None:
     assert [m.name for m in group.measures] == ["SUM(r.a)", "COUNT(*)"]
 
 
+# Aggregates
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        ("stddev(a)", "STDDEV(r.a)"),
+        ("std(a)", "STDDEV(r.a)"),
+        ("mean(a)", "AVG(r.a)"),
+        ("every(a > 1)", "MIN(r.a > 1)"),
+        ("corr(a, x)", "CORR(r.a, r.x)"),
+        ("corr(a, x) FILTER (WHERE k > 1)", "CORR(CASE WHEN r.k > 1 THEN r.a END, r.x)"),
+        ("count(DISTINCT a, x)", "COUNT(DISTINCT r.a, r.x)"),
+        ("percentile(a, 0.5)", "PERCENTILE(r.a, 0.5)"),
+        (
+            "percentile_cont(0.5) WITHIN GROUP (ORDER BY a DESC)",
+            "PERCENTILE_CONT(0.5) WITHIN GROUP (ORDER BY r.a DESC)",
+        ),
+        (
+            "percentile_disc(0.5) WITHIN GROUP (ORDER BY a) FILTER (WHERE x > 1)",
+            "PERCENTILE_DISC(0.5) WITHIN GROUP (ORDER BY CASE WHEN r.x > 1 THEN r.a END)",
+        ),
+        ("mode(a, true)", "MODE(r.a, TRUE)"),
+        ("sort_array(collect_list(a))", "SORT_ARRAY(COLLECT_LIST(r.a))"),
+        (
+            "sort_array(array_agg(a) FILTER (WHERE x > 1), false)",
+            "SORT_ARRAY(COLLECT_LIST(CASE WHEN r.x > 1 THEN r.a END), FALSE)",
+        ),
+        # A NULL beside the largest value is an answer, so the condition guards the other one.
+        (
+            "max_by(a, struct(x, a)) FILTER (WHERE k > 1)",
+            "MAX_BY(r.a, CASE WHEN r.k > 1 THEN STRUCT(r.x AS x, r.a AS a) END)",
+        ),
+        ("try_sum(a) FILTER (WHERE x > 1)", "TRY_SUM(CASE WHEN r.x > 1 THEN r.a END)"),
+    ],
+)
+def test_aggregates(call: str, expected: str) -> None:
+    (measure,) = aggregate_of(f"SELECT k, {call} AS p FROM r GROUP BY k").measures
+    assert measure.expr.sql(dialect="spark").replace("`", "") == expected
+
+
+def test_no_aggregate_is_taken_for_a_scalar() -> None:
+    """Of all that sqlglot knows; some of them are operators to it."""
+    kinds, names = _scalar_kinds()
+    assert not [kind for kind in kinds if issubclass(kind, exp.AggFunc)]
+    assert not names & {"std", "mean", "some", "every", "try_sum", "try_avg", "product"}
+
+
+def test_arguments_that_the_parser_drops() -> None:
+    assert lost_argument("SELECT percentile(a, 0.5) FROM r GROUP BY percentile(a, b), c") is None
+    assert lost_argument("SELECT percentile(a, array(0.1, 0.5)), b, c FROM r") is None
+    assert lost_argument("SELECT percentile(f(a, b), 0.5, k) FROM r") is not None
+
+
+def test_a_subquery_with_an_aggregate_by_another_name_is_one_group() -> None:
+    group = aggregate_of("SELECT k FROM r WHERE a > (SELECT count_if(b > 1) FROM s)")
+    assert [m.expr.sql() for m in group.measures] == ['COUNT(CASE WHEN "s.b" > 1 THEN 1 END)']
+
+
+# GROUPING SETS
+
+
+def numbered_sets(group: str) -> dict[int, str]:
+    """Return the keys that each set of a GROUP BY keeps, by the set's number."""
+    aggregate = aggregate_of(f"SELECT count(*) AS n FROM r GROUP BY {group}")
+    assert isinstance(aggregate.input, Union)
+    found: dict[int, str] = {}
+    for arm in aggregate.input.inputs:
+        assert isinstance(arm, Project)
+        *keys, number = (named.expr for named in arm.columns[3:])
+        kept = [key.sql().replace('"', "") for key in keys if not isinstance(key, exp.Case)]
+        found[int(number.name)] = " ".join(kept)
+    assert len(aggregate.input.inputs) == len(found)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("group", "expected"),
+    [
+        ("ROLLUP (k, a)", {0: "r.k r.a", 1: "r.k", 3: ""}),
+        ("k, a WITH ROLLUP", {0: "r.k r.a", 1: "r.k", 3: ""}),
+        ("CUBE (k, a)", {0: "r.k r.a", 1: "r.k", 2: "r.a", 3: ""}),
+        ("k, a WITH CUBE", {0: "r.k r.a", 1: "r.k", 2: "r.a", 3: ""}),
+        ("GROUPING SETS ((a), (k, a), ())", {1: "r.a", 0: "r.a r.k", 3: ""}),
+        ("GROUPING SETS (k, (k, a))", {1: "r.k", 0: "r.k r.a"}),
+        ("k, a GROUPING SETS ((k), (a))", {1: "r.k", 2: "r.a"}),
+        ("x, ROLLUP (k, a)", {0: "r.x r.k r.a", 1: "r.x r.k", 3: "r.x"}),
+        ("ROLLUP (k), CUBE (a)", {0: "r.k r.a", 1: "r.k", 2: "r.a", 3: ""}),
+        ("ROLLUP ((k, a), x)", {0: "r.k r.a r.x", 1: "r.k r.a", 7: ""}),
+        ("GROUPING SETS (ROLLUP (k, a), (x))", {1: "r.k r.a", 3: "r.k", 7: "", 6: "r.x"}),
+    ],
+)
+def test_grouping_sets(group: str, expected: dict[int, str]) -> None:
+    """The first key has the highest bit of a set's number; a bit stands for a key left out."""
+    assert numbered_sets(group) == expected
+
+
+def test_grouping_is_read_off_the_number() -> None:
+    listed = "grouping(k) AS g, grouping(a) AS h, grouping_id() AS i"
+    query = f"SELECT {listed} FROM r GROUP BY ROLLUP (k, a)"
+    assert meanings(query) == [
+        "(CAST(CASE WHEN __hv_set IN (3) THEN 1 ELSE 0 END AS TINYINT))",
+        "(CAST(CASE WHEN __hv_set IN (1, 3) THEN 1 ELSE 0 END AS TINYINT))",
+        "(CAST(__hv_set AS BIGINT))",
+    ]
+
+
+def test_an_aggregate_of_a_key_is_over_all_its_values() -> None:
+    group = aggregate_of("SELECT k, max(k) AS m FROM r GROUP BY ROLLUP (k)")
+    assert [m.expr.sql() for m in group.measures] == ['MAX("r.k")']
+    assert [k.expr.sql() for k in group.keys] == ['"__hv_set_key_0"', '"__hv_set"']
+
+
+def test_keys_and_the_number_of_a_set_in_the_users_words() -> None:
+    spelling = relation("SELECT a + 1 AS p FROM r GROUP BY ROLLUP (r.k, 1)").spelling
+    assert spelling == {
+        "`__hv_set_key_0`": "r.k",
+        "`__hv_set_key_1`": "a + 1",
+        "`__hv_set`": "CAST(grouping_id() AS INT)",
+    }
+    # Spark's releases differ in the order of these keys.
+    spelling = relation("SELECT k, a FROM r GROUP BY k, a GROUPING SETS ((a), (k))").spelling
+    assert spelling is not None and "`__hv_set`" not in spelling
+
+
 # What has no rule
 
 
@@ -257,9 +385,17 @@ def test_equal_aggregates_are_computed_once() -> None:
         ),
         ("SELECT rank() OVER w AS n FROM r WINDOW w AS (ORDER BY a)", None, 1, None),
         ("SELECT\n  k,\n  some_function(a) AS f\nFROM r", "function some_function", 3, None),
-        ("SELECT percentile(a, 0.5) AS p FROM r", None, 1, None),
         ("SELECT any_value(a) AS p FROM r", "function any_value", 1, None),
-        ("SELECT collect_list(a) AS p FROM r", None, 1, None),
+        ("SELECT first(a) AS p FROM r", "function first", 1, None),
+        ("SELECT collect_list(a) AS p FROM r", "function collect_list", 1, None),
+        ("SELECT array_join(collect_set(a), ',') AS p FROM r", "function collect_set", 1, None),
+        ("SELECT sort_array(collect_list(a) OVER (PARTITION BY k)) AS p FROM r", None, 1, None),
+        ("SELECT mode(a) AS p FROM r", "function mode", 1, None),
+        ("SELECT max_by(a, x) AS p FROM r", "function max_by", 1, None),
+        ("SELECT max_by(a, struct(x, a), 3) AS p FROM r", "function max_by", 1, None),
+        ("SELECT listagg(a) AS p FROM r", "function listagg", 1, None),
+        ("SELECT product(a) AS p FROM r", "function product", 1, None),
+        ("SELECT mode() WITHIN GROUP (ORDER BY a) AS p FROM r", None, 1, None),
         ("SELECT k FROM r TABLESAMPLE (10 PERCENT)", None, 1, None),
         (
             "SELECT k FROM r WHERE a IN (SELECT max(b) FROM s WHERE s.k = r.k GROUP BY b)",
@@ -280,10 +416,41 @@ def test_equal_aggregates_are_computed_once() -> None:
             1,
             None,
         ),
-        ("SELECT k, count(*) AS n FROM r GROUP BY ROLLUP (k)", "GROUPING SETS", 1, None),
         (
-            "SELECT k, a, count(*) AS n FROM r GROUP BY GROUPING SETS ((k), (a))",
-            "GROUPING SETS",
+            "SELECT k, count(*) AS n FROM r GROUP BY GROUPING SETS ((k), (r.k))",
+            "GROUPING SETS with a set that occurs twice",
+            1,
+            None,
+        ),
+        (
+            "SELECT count(*) AS n FROM r GROUP BY GROUPING SETS (())",
+            "GROUPING SETS with the empty set alone",
+            1,
+            None,
+        ),
+        (
+            "SELECT count(*) AS n FROM r GROUP BY ROLLUP (a + x, x + a)",
+            "GROUPING SETS over expressions that may be the same",
+            1,
+            None,
+        ),
+        (
+            "SELECT k, grouping_id() AS g FROM r GROUP BY k, a GROUPING SETS ((a), (k))",
+            "grouping_id of keys in another order",
+            1,
+            None,
+        ),
+        ("SELECT k, grouping(k) AS g FROM r GROUP BY k", "function grouping", 1, None),
+        ("SELECT grouping(a) AS g FROM r GROUP BY CUBE (k)", "grouping of what is no key", 1, None),
+        (
+            "SELECT k, (SELECT max(b) FROM s WHERE s.k = r.k) AS m FROM r GROUP BY ROLLUP (k)",
+            "subquery beside GROUPING SETS",
+            1,
+            None,
+        ),
+        (
+            "SELECT a, count(*) AS n FROM r GROUP BY ROLLUP (k)",
+            "expression over a column that is not grouped",
             1,
             None,
         ),

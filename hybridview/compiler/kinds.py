@@ -41,6 +41,7 @@ from hybridview.algebra.plan import (
 )
 from hybridview.compiler import exact
 from hybridview.compiler.identity import UNKNOWN, Type, collated, read_type
+from hybridview.sql.aggregates import PAIRS, STATISTICS
 
 Kinds = Mapping[str, Type]
 """The type of each column of a plan."""
@@ -172,8 +173,12 @@ def _kind_of(expr: Expr, below: Kinds, recorded: Recorded) -> Type:
             return NUMBER
         case exp.Count() | exp.Length() | exp.Year() | exp.Month() | exp.Day():
             return NUMBER
-        case exp.Min() | exp.Max() | exp.Sum() | exp.Avg():
+        case exp.Min() | exp.Max() | exp.Sum() | exp.Avg() | exp.ArgMax() | exp.ArgMin():
             return _measure(expr, below, recorded)
+        case exp.Mode():
+            return _measure(expr, below, recorded)
+        case exp.RegrCount() | exp.BitwiseAndAgg() | exp.BitwiseOrAgg() | exp.BitwiseXorAgg():
+            return NUMBER
         case exp.Coalesce():
             parts = (expr.this, *expr.expressions)
             return _common(tuple(kind_of(p, below, recorded) for p in parts))
@@ -184,6 +189,8 @@ def _kind_of(expr: Expr, below: Kinds, recorded: Recorded) -> Type:
             return _common(tuple(kind_of(r, below, recorded) for r in results))
         case exp.Predicate() | exp.And() | exp.Or() | exp.Not() | exp.Boolean():
             return TRUTH
+    if isinstance(expr, (*STATISTICS, *PAIRS)):
+        return FLOAT
     if isinstance(expr, _TEXT) and expr.find(exp.Collate) is None:
         read = [below.get(c.name, UNKNOWN) for c in expr.find_all(exp.Column)]
         return TEXT if all(k.kind == "plain" for k in read) else UNKNOWN
@@ -193,7 +200,7 @@ def _kind_of(expr: Expr, below: Kinds, recorded: Recorded) -> Type:
 def _measure(call: Expr, below: Kinds, recorded: Recorded) -> Type:
     argument = call.this.expressions[0] if isinstance(call.this, exp.Distinct) else call.this
     name = recorded.arguments.get(argument.sql(dialect="spark"))
-    if isinstance(call, exp.Min | exp.Max):
+    if not isinstance(call, exp.Sum | exp.Avg):
         return read_type(name) if name else kind_of(argument, below, recorded)
     if not name:
         return UNKNOWN

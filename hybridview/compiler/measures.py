@@ -11,17 +11,31 @@ from sqlglot import exp
 from hybridview.algebra.expressions import Expr, column
 from hybridview.compiler import exact
 from hybridview.schema import WEIGHT
+from hybridview.sql.aggregates import AGGREGATES, PAIRS, PERCENTILES, STATISTICS, arguments_of
 
 Types = Mapping[str, str]
 """Spark's type of each aggregate argument, by the argument's SQL text."""
 
 
 def argument_of(call: Expr) -> Expr | None:
-    """Return what an aggregate call is over: `x` in sum(x) and in sum(DISTINCT x)."""
-    inner = call.this
-    if isinstance(inner, exp.Distinct):
-        inner = inner.expressions[0]
-    return None if isinstance(inner, exp.Star) else inner
+    """Return the value an aggregate call is over: `x` in sum(DISTINCT x) and in max_by(x, y)."""
+    return next(iter(arguments_of(call)), None)
+
+
+def is_inexact(call: Expr, types: Types) -> bool:
+    """Say whether the last digits of a call's value depend on the order of its rows."""
+    if isinstance(call, exp.RegrCount):
+        return False
+    if isinstance(call, (*STATISTICS, *PAIRS)):
+        return True
+    argument = argument_of(call)
+    kind = types.get(argument.sql(dialect="spark"), "") if argument is not None else ""
+    name = call.name.lower() if isinstance(call, exp.Anonymous) else ""
+    if isinstance(call, (exp.Avg, *PERCENTILES)) or name == "try_avg":
+        return exact.decimal(kind) is None and not exact.is_integer(kind)
+    if isinstance(call, exp.Sum) or name == "try_sum":
+        return not kind or exact.is_float(kind) or kind.lower() == "string"
+    return False
 
 
 class Kind(StrEnum):
@@ -133,7 +147,7 @@ class Measure:
 def decompose(call: Expr, types: Types) -> Measure | None:
     """Split an aggregate call into parts; None if it cannot be added up exactly."""
     argument = call.this
-    if isinstance(argument, exp.Distinct) or call.expressions:
+    if type(call) not in AGGREGATES or isinstance(argument, exp.Distinct) or call.expressions:
         return None
     if isinstance(call, exp.Count):
         if isinstance(argument, exp.Star | exp.Literal | exp.Boolean):
@@ -141,6 +155,8 @@ def decompose(call: Expr, types: Types) -> Measure | None:
         return Measure(call, (Part(Kind.NONNULL, argument),))
     kind = types.get(argument.sql(dialect="spark"), "").lower()
     if isinstance(call, exp.Min | exp.Max):
+        if kind.startswith("struct"):
+            return None  # the fields' names would have to agree with the stored ones
         which = Kind.MIN if isinstance(call, exp.Min) else Kind.MAX
         return Measure(call, (Part(which, argument, kind),))
     if isinstance(call, exp.Sum) and exact.sum_type(kind) is not None:

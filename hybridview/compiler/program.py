@@ -24,14 +24,14 @@ from hybridview.algebra.plan import (
     output,
     walk,
 )
-from hybridview.compiler import exact, statements
+from hybridview.compiler import statements
 from hybridview.compiler.batch import Batch, only_grows, touched
 from hybridview.compiler.derive import derive
 from hybridview.compiler.identity import equal
 from hybridview.compiler.kinds import Recorded
 from hybridview.compiler.layout import Layout, LayoutKind, Shape, measures, shape
 from hybridview.compiler.matching import cannot_match
-from hybridview.compiler.measures import Kind, Part, Types, argument_of
+from hybridview.compiler.measures import Kind, Part, Types, is_inexact
 from hybridview.compiler.openness import Open, openness
 from hybridview.compiler.render import render
 from hybridview.compiler.rules.aggregate import domain_of, restricted
@@ -80,6 +80,8 @@ class Compilable:
     types: Types
     recorded: Recorded | None = None
     """What is known of types beyond aggregate arguments; None if all columns are plain."""
+    lost: str | None = None
+    """What the plan misses of the view's text; no program is made from such a plan."""
 
 
 def compile_program(view: Compilable, batch: Batch, epoch: str = "0") -> DeltaProgram:
@@ -104,6 +106,8 @@ def refuses(view: Compilable, whole: bool = False) -> str | None:
 
     A view that is computed as a `whole` from its parts only needs its rows to be found again.
     """
+    if view.lost:
+        return view.lost
     if not whole:
         refusal = _has_no_key(view)
         if refusal:
@@ -142,21 +146,12 @@ def _has_no_key(view: Compilable) -> str | None:
 def inexact(calls: list[tuple[str, Expr]], types: Types) -> str | None:
     """Return why values that others are computed from may differ from one run to the next."""
     for name, call in calls:
-        argument = argument_of(call)
-        kind = types.get(argument.sql(dialect="spark"), "") if argument else ""
-        if isinstance(call, exp.Sum | exp.Avg) and not _exact(call, kind):
+        if is_inexact(call, types):
             return (
                 f"{name} below another operator adds floating point numbers, "
                 "whose last digits depend on the order"
             )
     return None
-
-
-def _exact(call: Expr, kind: str) -> bool:
-    """Say whether recomputing a sum or average of this type always gives the same digits."""
-    if isinstance(call, exp.Avg):
-        return exact.decimal(kind) is not None or exact.is_integer(kind)
-    return bool(kind) and not exact.is_float(kind) and kind.lower() != "string"
 
 
 def _cannot_add(view: Compilable, top: Shape, batch: Batch) -> str | None:

@@ -22,6 +22,7 @@ from hybridview.compiler.layout import Layout, shape
 from hybridview.compiler.measures import Types, argument_of
 from hybridview.compiler.program import DeltaProgram
 from hybridview.compiler.statements import quote
+from hybridview.sql.aggregates import AGGREGATES
 
 SUFFIX = "@state"
 ROWS = "rows"
@@ -73,7 +74,7 @@ class _Builder:
             argument is None or isinstance(argument, exp.Literal | exp.Boolean)
         ):
             return f"coalesce(sum({ROWS}), 0)"
-        if argument is None or call.expressions:
+        if argument is None or call.expressions or type(call) not in AGGREGATES:
             return None
         text = argument.sql(dialect="spark")
         own = self.spelling.get(text)

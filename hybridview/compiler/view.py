@@ -17,8 +17,9 @@ from hybridview.compiler.normalise import normalise
 from hybridview.compiler.pieces import Part, Pieces, pieces
 from hybridview.compiler.program import Compilable, DeltaProgram, compile_program
 from hybridview.compiler.state import State, read_state, state
-from hybridview.sql.functions import is_aggregate
+from hybridview.sql.aggregates import is_aggregate
 from hybridview.sql.load import counting_copies, with_columns, with_row_ids
+from hybridview.sql.lost import lost_argument
 from hybridview.sql.resolve import Relation, rename
 
 
@@ -112,7 +113,7 @@ def compile_view(
     recorded = _with_parts(recorded, cut.parts)
     if recorded is not None:
         layout = with_types(layout, cut.plan, recorded)
-    compilable = Compilable(name, cut.plan, layout, types, recorded)
+    compilable = Compilable(name, cut.plan, layout, types, recorded, lost_argument(query))
     load = load_query(query, layout)
     return CompiledView(compilable, load, parts=cut.parts, whole=cut.whole)
 

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
 from hybridview.algebra.expressions import Expr, Named, column, columns_of, substitute
 from hybridview.algebra.plan import Aggregate, Filter, Plan, Project, Window, output
-from hybridview.sql.functions import is_aggregate
+from hybridview.sql.aggregates import arguments_of, is_aggregate, with_plain_calls
+from hybridview.sql.grouping import (
+    ASKED,
+    NUMBER,
+    answer,
+    has_sets,
+    repeated,
+    sets_of,
+    without_grouping_calls,
+)
 from hybridview.sql.scope import NoRule, Output, Scope, Unresolved
 from hybridview.sql.ties import check_ties
 
@@ -32,6 +41,8 @@ class _Item:
     name: str
     certain: bool
     expr: Expr
+    written: Expr | None = None
+    """As the user wrote it, unless it is one of the columns of a star."""
 
 
 Spelling = dict[str, str]
@@ -44,30 +55,102 @@ def select_list(block: Block, plan: Plan) -> tuple[Plan, tuple[Output, ...], Spe
     The spelling is None if the SELECT groups nothing itself: an aggregate below it belongs to
     another SELECT, to which no hidden column can be added.
     """
+    group = block.node.args.get("group")
+    asked: list[Expr] = []
+    by_sets = group if group is not None and has_sets(group) else None
+    if by_sets is not None:
+        bare, asked = without_grouping_calls(block.node)
+        block = replace(block, node=bare)
     items = _items(block)
     having_node = block.node.args.get("having")
     named = {item.name.lower(): item.expr for item in items if item.certain}
     having = _with_aliases(having_node.this, block, named) if having_node is not None else None
-    group = block.node.args.get("group")
     calls = _calls([item.expr for item in items] + ([having] if having is not None else []))
     qualify_node = block.node.args.get("qualify")
     qualify = _with_aliases(qualify_node.this, block, named) if qualify_node is not None else None
     if group is None and not calls and having is None:
         spelled = block.scope.spelled()
         return (*_project(*_windows(plan, items, qualify, spelled)), None)
-    if group is not None and _grouping_sets(group):
-        raise NoRule("GROUPING SETS", group)
-    keys = _keys(block, items, group)
-    aggregate = _aggregate(plan, keys, calls)
-    grouped = block.join_subqueries(aggregate, lambda expr: _over(aggregate, expr))
+    if by_sets is not None:
+        groups = _by_sets(block, items, by_sets, plan, calls, asked)
+    else:
+        aggregate = _aggregate(plan, _keys(block, items, group), calls)
+        meanings = tuple((n.expr, column(n.name)) for n in (*aggregate.keys, *aggregate.measures))
+        groups = _Groups(aggregate, meanings, _spelling(block, group.expressions if group else []))
+    grouped = block.join_subqueries(groups.aggregate, groups.over)
+    if by_sets is not None and grouped is not groups.aggregate:
+        raise NoRule("subquery beside GROUPING SETS", group)
     known = output(grouped)
     if having is not None:
-        grouped = Filter(grouped, _over(aggregate, having, known))
-    over = [_Item(i.name, i.certain, _over(aggregate, i.expr, known)) for i in items]
+        grouped = Filter(grouped, groups.over(having, known))
+    over = [_Item(i.name, i.certain, groups.over(i.expr, known)) for i in items]
     if qualify is not None:
-        qualify = _over(aggregate, qualify, known)
-    spelled = _spelled_groups(aggregate, block.scope.spelled())
-    return (*_project(*_windows(grouped, over, qualify, spelled)), _spelling(block, group))
+        qualify = groups.over(qualify, known)
+    spelled = _spelled_groups(groups.aggregate, block.scope.spelled())
+    return (*_project(*_windows(grouped, over, qualify, spelled)), groups.spelling)
+
+
+@dataclass(frozen=True, slots=True)
+class _Groups:
+    """An aggregate, and what expressions over its input are over its own columns."""
+
+    aggregate: Aggregate
+    meanings: tuple[tuple[Expr, Expr], ...]
+    spelling: Spelling
+
+    def over(self, expr: Expr, allowed: tuple[str, ...] | None = None) -> Expr:
+        """Rewrite an expression over the input into one over the aggregate's columns."""
+
+        def replace(node: Expr) -> Expr:
+            for known, meaning in self.meanings:
+                if node == known:
+                    return meaning.copy()
+            return node
+
+        rewritten = expr.copy().transform(replace)
+        if set(columns_of(rewritten)) - set(allowed or output(self.aggregate)):
+            raise NoRule("expression over a column that is not grouped", expr)
+        return rewritten
+
+
+def _by_sets(
+    block: Block,
+    items: list[_Item],
+    group: exp.Group,
+    plan: Plan,
+    calls: tuple[Expr, ...],
+    asked: list[Expr],
+) -> _Groups:
+    """Group by every set of keys at once; the number of its set tells a group from the others."""
+
+    def resolved(node: Expr) -> Expr:
+        return _key(node, block, items)
+
+    found = sets_of(group, resolved)
+    rows, columns = repeated(plan, found)
+    taken: set[str] = set()
+    keys = tuple(
+        Named(_label(label, taken), by)
+        for label, by in zip((*found.keys, columns[-1]), columns, strict=True)
+    )
+    aggregate = _aggregate(rows, keys, calls)
+    number = {columns[-1].name: column(keys[-1].name)}
+    meanings: list[tuple[Expr, Expr]] = [
+        (known, column(k.name)) for known, k in zip(found.keys, keys, strict=False)
+    ]
+    meanings += [(m.expr, column(m.name)) for m in aggregate.measures]
+    for place, call in enumerate(asked):
+        value = substitute(answer(call, found, resolved), number)
+        meanings.append((column(f"{ASKED}{place}"), value))
+    spelling = _spelling(block, [])
+    pairs = zip(found.written, found.keys, strict=True)
+    words = [_word(node, key, block, items) for node, key in pairs]
+    for by, word in zip(columns, words, strict=False):
+        if word is not None:
+            spelling[by.sql(dialect="spark")] = word
+    if found.numbered:
+        spelling[columns[-1].sql(dialect="spark")] = NUMBER
+    return _Groups(aggregate, tuple(meanings), spelling)
 
 
 def _spelled_groups(aggregate: Aggregate, columns: Mapping[str, str]) -> dict[str, str]:
@@ -121,7 +204,7 @@ def is_grouped(node: exp.Select) -> bool:
     """Say whether a SELECT makes groups: by GROUP BY, HAVING or an aggregate of its own."""
     if node.args.get("group") or node.args.get("having"):
         return True
-    return any(_has_call(listed) for listed in node.expressions)
+    return any(_has_call(with_plain_calls(listed)) for listed in node.expressions)
 
 
 def _has_call(node: Expr) -> bool:
@@ -143,17 +226,16 @@ def _aggregate_calls(node: Expr) -> Iterator[Expr]:
         yield from _aggregate_calls(child)
 
 
-def _spelling(block: Block, group: exp.Group | None) -> Spelling:
+def _spelling(block: Block, keys: list[Expr]) -> Spelling:
     """Remember how the user wrote keys and arguments, to add hidden columns to his SELECT."""
-    written: list[Expr] = list(group.expressions) if group is not None else []
+    written = list(keys)
     for node in block.node.expressions:
         for call in node.walk():
             if is_aggregate(call):
-                inner = call.this
-                written += inner.expressions if isinstance(inner, exp.Distinct) else [inner]
+                written += arguments_of(call)
     found: Spelling = {}
     for node in written:
-        if isinstance(node, exp.Star | exp.Literal) or node is None:
+        if isinstance(node, exp.Star | exp.Literal):
             continue
         try:
             resolved = block.expression(node)
@@ -179,7 +261,7 @@ def _items(block: Block) -> list[_Item]:
         if isinstance(node, exp.Alias):
             aliases.setdefault(node.alias.lower(), expr)
         certain = isinstance(node, exp.Alias) or isinstance(inner, exp.Column)
-        items.append(_Item(node.alias_or_name or inner.sql(), certain, expr))
+        items.append(_Item(node.alias_or_name or inner.sql(), certain, expr, inner))
     return items
 
 
@@ -256,11 +338,16 @@ def _key(node: Expr, block: Block, items: list[_Item]) -> Expr:
         raise
 
 
-def _grouping_sets(group: exp.Group) -> bool:
-    named = any(group.args.get(kind) for kind in ("rollup", "cube", "grouping_sets", "totals"))
-    return named or any(
-        isinstance(e, exp.Rollup | exp.Cube | exp.GroupingSets) for e in group.expressions
-    )
+def _word(node: Expr, key: Expr, block: Block, items: list[_Item]) -> str | None:
+    """Return a key in the user's words, if some mean the same inside his select list."""
+    shown = [item.written for item in items if item.expr.unnest() == key]
+    for word in (node, *shown):
+        try:
+            if word is not None and block.expression(word).unnest() == key:
+                return word.sql(dialect="spark")
+        except Unresolved:
+            continue  # an alias of the select list
+    return None
 
 
 def _calls(exprs: list[Expr]) -> tuple[Expr, ...]:
@@ -293,22 +380,6 @@ def _label(expr: Expr, taken: set[str]) -> str:
         name = f"{label} ({number})"
     taken.add(name.lower())
     return name
-
-
-def _over(aggregate: Aggregate, expr: Expr, allowed: tuple[str, ...] | None = None) -> Expr:
-    """Rewrite an expression over the input into one over the aggregate's keys and measures."""
-    known = (*aggregate.keys, *aggregate.measures)
-
-    def replace(node: Expr) -> Expr:
-        for named in known:
-            if node == named.expr:
-                return column(named.name)
-        return node
-
-    rewritten = expr.copy().transform(replace)
-    if set(columns_of(rewritten)) - set(allowed or output(aggregate)):
-        raise NoRule("expression over a column that is not grouped", expr)
-    return rewritten
 
 
 def _project(plan: Plan, items: list[_Item]) -> tuple[Plan, tuple[Output, ...]]:

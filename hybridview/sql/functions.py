@@ -12,6 +12,7 @@ import sqlglot
 from sqlglot import exp
 
 from hybridview.algebra.expressions import Expr
+from hybridview.sql.aggregates import belongs_to_aggregate, is_aggregate
 
 SCALAR_SAMPLES = """
 abs(a); ceil(a); floor(a); round(a, 2); bround(a, 2); sign(a); sqrt(a); exp(a); ln(a); log2(a);
@@ -26,12 +27,10 @@ dayofweek(d); dayofyear(d); weekofyear(d); quarter(d); hour(t); minute(t); secon
 date_trunc('MONTH', d); trunc(d, 'MM'); date_add(d, 3); date_sub(d, 3); datediff(d, d);
 add_months(d, 1); last_day(d); to_date(s); date_format(d, 'yyyy'); make_date(a, b, c);
 extract(YEAR FROM d); cast(a AS STRING); try_cast(s AS INT); a LIKE 'x';
-case when a > 0 then b else c end; a IN (1, 2); sin(a); cos(a); tan(a); radians(a); degrees(a)
+case when a > 0 then b else c end; a IN (1, 2); sin(a); cos(a); tan(a); radians(a); degrees(a);
+struct(a, b); named_struct('x', a); array(a, b); sort_array(a); array_join(a, '-')
 """
 """Calls whose kind is known to be scalar, written with the columns a b c (numbers), s, d and t."""
-
-AGGREGATES: tuple[type[Expr], ...] = (exp.Count, exp.Sum, exp.Avg, exp.Min, exp.Max)
-"""The aggregate functions that have a delta rule."""
 
 NON_DETERMINISTIC = {
     "rand": "the value is drawn anew on every refresh",
@@ -112,48 +111,6 @@ def _scalar_kinds() -> tuple[frozenset[type], frozenset[str]]:
     return frozenset(kinds), frozenset(names)
 
 
-def is_aggregate(node: Expr) -> bool:
-    """Say whether a node is an aggregate call with a delta rule."""
-    return isinstance(node, AGGREGATES)
-
-
-def with_plain_calls(expr: Expr) -> Expr:
-    """Return a copy with calls that are short for others written out: they have the same value.
-
-    sum(x) FILTER (WHERE p) = sum(CASE WHEN p THEN x END); count_if(p) counts the rows with p; the
-    smallest truth value is true if all are.
-    """
-
-    def rewrite(node: Expr) -> Expr:
-        if isinstance(node, exp.Filter) and is_aggregate(node.this):
-            return _when(node.this, node.expression.this)
-        if isinstance(node, exp.CountIf) and not isinstance(node.this, exp.Distinct):
-            return _when(exp.Count(this=exp.Star()), node.this)
-        if isinstance(node, exp.LogicalAnd):
-            return exp.Min(this=node.this)
-        if isinstance(node, exp.LogicalOr):
-            return exp.Max(this=node.this)
-        return node
-
-    return expr.copy().transform(rewrite)
-
-
-def _when(call: Expr, condition: Expr) -> Expr:
-    """Return an aggregate call over the rows for which a condition holds."""
-
-    def case(value: Expr) -> Expr:
-        return exp.Case(ifs=[exp.If(this=condition.copy(), true=value.copy())])
-
-    found = call.copy()
-    if isinstance(found.this, exp.Distinct):
-        found.this.set("expressions", [case(value) for value in found.this.expressions])
-    elif isinstance(found.this, exp.Star):
-        found.set("this", case(exp.Literal.number(1)))
-    else:
-        found.set("this", case(found.this))
-    return found
-
-
 RANKINGS: tuple[type[Expr], ...] = (exp.Rank, exp.DenseRank, exp.PercentRank, exp.CumeDist)
 """Window functions that give rows with equal sort keys equal values."""
 
@@ -223,11 +180,14 @@ def unknown_part(expr: Expr) -> Expr | None:
     """Return the first part of an expression that no delta rule can carry, or None."""
     kinds, names = _scalar_kinds()
     for node in expr.walk():
-        if is_aggregate(node) or isinstance(node, _PLAIN):
+        if is_aggregate(node) or belongs_to_aggregate(node):
+            continue
+        ranking = isinstance(node, _WINDOW) and node.find_ancestor(exp.Window)
+        if isinstance(node, exp.AggFunc) and not ranking:
+            return node  # before all else: corr(x, y) is an operator to sqlglot
+        if ranking or isinstance(node, _PLAIN):
             continue
         if isinstance(node, exp.Window) and (not leaves_ties_open(node) or can_close_ties(node)):
-            continue
-        if isinstance(node, _WINDOW) and node.find_ancestor(exp.Window):
             continue
         if isinstance(node, exp.Anonymous) and node.name.lower() in names:
             continue
@@ -249,6 +209,9 @@ def describe_part(node: Expr) -> str:
         return "FILTER clause"
     if isinstance(node, exp.Anonymous):
         return f"function {node.name.lower()}"
+    if isinstance(node, exp.AggFunc):
+        # sqlglot's own name may be another dialect's.
+        return f"function {node.sql(dialect='spark').partition('(')[0].lower()}"
     if isinstance(node, exp.Func):
         return f"function {node.sql_name().lower()}"
     return f"{type(node).__name__.lower()} expression"

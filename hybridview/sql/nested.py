@@ -18,8 +18,8 @@ from hybridview.algebra.expressions import (
     substitute,
 )
 from hybridview.algebra.plan import Filter, Plan, Project, output
+from hybridview.sql.aggregates import is_aggregate, with_plain_calls
 from hybridview.sql.block import Block, Spelling, is_grouped, select_list
-from hybridview.sql.functions import is_aggregate, with_plain_calls
 from hybridview.sql.relation import Ctes, Relation, refuse
 from hybridview.sql.scope import PLAN, NoRule, Output, Scope, Unresolved
 from hybridview.sql.subquery import Inner, inside, is_subquery, keep, marked, with_value

@@ -32,7 +32,7 @@ from hybridview.algebra.plan import (
     Union,
     output,
 )
-from hybridview.sql.functions import is_aggregate
+from hybridview.sql.aggregates import is_aggregate, over_no_rows
 from hybridview.sql.scope import NoRule
 
 FOUND = "__hv_found"
@@ -207,12 +207,10 @@ def _attached(plan: Plan, grouped: Plan, on: Expr | None, absent: Expr, name: st
 
 
 def over_nothing(value: Expr) -> Expr:
-    """Return the value of an expression over aggregates of no rows: counts are 0, the rest NULL."""
+    """Return the value of an expression over aggregates of no rows."""
 
     def replace(node: Expr) -> Expr:
-        if not is_aggregate(node):
-            return node
-        return exp.Literal.number(0) if isinstance(node, exp.Count) else exp.Null()
+        return over_no_rows(node) if is_aggregate(node) else node
 
     return value.copy().transform(replace)
 

@@ -10,11 +10,12 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import duckdb
 import sqlglot
+from sqlglot import exp
 
 from hybridview.algebra.expressions import Named
 from hybridview.algebra.plan import Project, tables
@@ -33,6 +34,7 @@ from hybridview.compiler.view import (
 )
 from hybridview.schema import WEIGHT, Column, TableSchema
 from hybridview.sql.canonical import canonical
+from hybridview.sql.grouping import has_sets, sets_of
 from hybridview.sql.load import with_list
 from hybridview.sql.parse import parse_definition, parse_query
 from hybridview.sql.resolve import resolve
@@ -46,6 +48,16 @@ SETUP = """
 CREATE OR REPLACE MACRO raise_error(message) AS -999999;
 CREATE OR REPLACE MACRO monotonically_increasing_id() AS (row_number() OVER ());
 CREATE OR REPLACE MACRO pmod(a, b) AS (((a % b) + b) % b);
+-- Spark interpolates percentiles of all numbers, takes the smallest of several modes, may find a
+-- NULL beside the largest value, and collects nothing into an empty list.
+CREATE OR REPLACE MACRO quantile(x, p) AS quantile_cont(CAST(x AS DOUBLE), p);
+CREATE OR REPLACE MACRO mode(x, smallest) AS map_keys(histogram(x))[
+    list_position(map_values(histogram(x)), list_max(map_values(histogram(x))))];
+CREATE OR REPLACE MACRO arg_max(x, y) AS arg_max_null(x, y);
+CREATE OR REPLACE MACRO arg_min(x, y) AS arg_min_null(x, y);
+CREATE OR REPLACE MACRO array_to_string(l, d) AS coalesce(system.main.array_to_string(l, d), '');
+CREATE OR REPLACE MACRO try_sum(x) AS sum(x);
+CREATE OR REPLACE MACRO try_avg(x) AS avg(x);
 """
 
 Signed = Sequence[tuple[Row, int]]
@@ -62,8 +74,28 @@ def connect() -> Any:
 
 @lru_cache(maxsize=1000)
 def to_duck(sql: str) -> str:
-    """Translate Spark SQL."""
-    return sqlglot.transpile(sql, read="spark", write="duckdb")[0]
+    """Translate Spark SQL.
+
+    No rows have no groups in Spark, not even the one of an empty grouping set; and grouping_id()
+    without arguments is over all keys.
+    """
+    tree = sqlglot.parse_one(sql, read="spark")
+    for select in list(tree.find_all(exp.Select)):
+        group = select.args.get("group")
+        if group is not None and has_sets(group):
+            keys = sets_of(group, partial(_listed, select)).keys
+            for call in [c for e in select.expressions for c in e.find_all(exp.GroupingId)]:
+                call.set("expressions", call.expressions or [key.copy() for key in keys])
+            select.having("count(*) > 0", copy=False)
+    return tree.sql(dialect="duckdb")
+
+
+def _listed(select: exp.Select, key: exp.Expr) -> exp.Expr:
+    """Return what a position or an alias in GROUP BY stands for."""
+    if isinstance(key, exp.Literal):
+        return select.expressions[int(key.name) - 1].unalias()
+    aliased = [e for e in select.expressions if isinstance(e, exp.Alias) and e.alias == key.sql()]
+    return aliased[0].unalias() if aliased else key
 
 
 def schema(name: str, **columns: str) -> TableSchema:

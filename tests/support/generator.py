@@ -2,10 +2,10 @@
 
 Views use every operator that has a delta rule, over few values, so that groups, duplicates and
 NULLs collide. Functions are only those that mean the same in Spark and in DuckDB after
-translation; so there is no percentile, no division, no substring from 0 and no avg of decimals
-(DuckDB's is a floating point number, Spark's a rounded decimal). avg is used on integers, where
-both engines divide an exact sum; the comparison rounds it (see `comparable`). A cast is used to
-text only: sqlglot writes TRY_CAST, which differs only where a cast fails.
+translation; so there is no percentile but the median, no division, no substring from 0 and no avg
+of decimals (DuckDB's is a floating point number, Spark's a rounded decimal). avg is used on
+integers, where both engines divide an exact sum; the comparison rounds it (see `comparable`). A
+cast is used to text only: sqlglot writes TRY_CAST, which differs only where a cast fails.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from random import Random
 
 from tests.support.cases import Script, Table, View
+from tests.support.random_groups import rare_calls, set_clause, set_marks
 from tests.support.streams import TABLES, random_stream
 
 MOST_READS = 4
@@ -106,6 +107,8 @@ class _Writer:
         if choice < 0.31:
             plain = self.select(depth)
             return Query(plain.sql.replace("SELECT", "SELECT DISTINCT", 1), plain.columns)
+        if choice < 0.36:
+            return self.grouping_sets(depth)
         if choice < 0.62:
             return self.aggregate(depth)
         if choice < 0.68 and depth == 3:
@@ -364,6 +367,8 @@ class _Writer:
         ]
         if kind in ("dec", "dbl"):
             calls += [(f"sum({value})", kind)] * 3
+        if self.chance(0.15):
+            calls = rare_calls(value, kind, number, self.expression("str", columns, 0))
         return self.rng.choice(calls)
 
     def aggregate(self, depth: int) -> Query:
@@ -377,6 +382,24 @@ class _Writer:
         items = shown + measures or [self.measure(columns)]
         listed, outputs = self.listed(items)
         text = f"SELECT {listed} {origin} GROUP BY {self.group_by(keys, len(shown), outputs)}"
+        if self.chance(0.2):
+            text += f" HAVING {self.having(columns)}"
+        return Query(text, outputs)
+
+    def grouping_sets(self, depth: int) -> Query:
+        """Return a query grouped by several sets of columns at once."""
+        origin, columns = self.from_where(depth)
+        # A column without its source is another name of one of them.
+        able = [c for c in columns if c.kind != "dbl" and "." in c.sql]
+        if not able:
+            listed, outputs = self.listed([self.measure(columns)])
+            return Query(f"SELECT {listed} {origin} GROUP BY {columns[0].sql}", outputs)
+        keys = self.rng.sample(able, min(len(able), self.rng.choice((1, 2, 2))))
+        names = [key.sql for key in keys]
+        shown = [(key.sql, key.kind) for key in keys if self.chance(0.85)]
+        items = [*shown, *set_marks(self.rng, names), self.measure(columns)]
+        listed, outputs = self.listed(items)
+        text = f"SELECT {listed} {origin} GROUP BY {set_clause(self.rng, names)}"
         if self.chance(0.2):
             text += f" HAVING {self.having(columns)}"
         return Query(text, outputs)
