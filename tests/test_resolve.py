@@ -370,16 +370,21 @@ def test_keys_and_the_number_of_a_set_in_the_users_words() -> None:
     [
         ("SELECT k FROM r LIMIT 3", "LIMIT in an order that leaves ties open", 1, 23),
         ("SELECT k\nFROM r\nWHERE k > ANY (SELECT k FROM s)", "comparison with ANY", 3, None),
-        ("SELECT k, row_number() OVER (ORDER BY a) AS n FROM r", "window function", 1, None),
         (
-            "SELECT k, lag(a) OVER (PARTITION BY k ORDER BY a) AS n FROM r",
-            "window function",
+            "SELECT k, row_number() OVER (ORDER BY a) AS n FROM r",
+            "window function in an order that leaves ties open",
             1,
             None,
         ),
         (
-            "SELECT sum(a) OVER (PARTITION BY k ORDER BY a ROWS 2 PRECEDING) AS n FROM r",
-            "window function",
+            "SELECT k, x, lag(a) OVER (PARTITION BY k ORDER BY a) AS n FROM r",
+            "window function in an order that leaves ties open",
+            1,
+            None,
+        ),
+        (
+            "SELECT x, sum(a) OVER (PARTITION BY k ORDER BY a ROWS 2 PRECEDING) AS n FROM r",
+            "window function in an order that leaves ties open",
             1,
             None,
         ),

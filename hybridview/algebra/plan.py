@@ -20,12 +20,33 @@ class PlanError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class Near:
+    """Where the values of a table's `column` are found: in columns of some changes.
+
+    Rows with other values need not be read: nothing that is computed from them would be used.
+    """
+
+    column: str
+    found_in: tuple[tuple[str, str], ...]
+    """The changed tables, and their columns."""
+
+
+@dataclass(frozen=True, slots=True)
 class Scan:
-    """The rows of a table at the version being refreshed to."""
+    """The rows of a table at the version being refreshed to, or at least those that are `near`."""
 
     table: str
     alias: str
     columns: tuple[str, ...]
+    near: Near | None = None
+
+    @property
+    def symbol(self) -> str:
+        """The name of the relation that it reads."""
+        if self.near is None:
+            return f"{self.table}@new"
+        values = ", ".join(f"{table}@changes.{column}" for table, column in self.near.found_in)
+        return f"{self.table}@near {self.near.column} in {values}"
 
 
 @dataclass(frozen=True, slots=True)

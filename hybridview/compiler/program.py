@@ -24,6 +24,7 @@ from hybridview.algebra.plan import (
     output,
     walk,
 )
+from hybridview.algebra.sharing import parts, share
 from hybridview.compiler import statements
 from hybridview.compiler.batch import Batch, only_grows, touched
 from hybridview.compiler.derive import derive
@@ -32,6 +33,7 @@ from hybridview.compiler.kinds import Recorded
 from hybridview.compiler.layout import Layout, LayoutKind, Shape, measures, shape
 from hybridview.compiler.matching import cannot_match
 from hybridview.compiler.measures import Kind, Part, Types, is_inexact
+from hybridview.compiler.narrow import found_in, narrow
 from hybridview.compiler.openness import Open, openness
 from hybridview.compiler.render import render
 from hybridview.compiler.rules.aggregate import domain_of, restricted
@@ -68,6 +70,8 @@ class DeltaProgram:
     """How the change is applied, in a few words."""
     reason: str
     """The same with the reason, for `explain`."""
+    near: tuple[Scan, ...] = ()
+    """The tables of which only rows near the change are read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +190,8 @@ def _add(view: Compilable, top: Shape, batch: Batch) -> DeltaProgram:
     # A group whose parts all stay the same is no change: its MERGE would be a commit for nothing.
     moved = [_moved(f"{PART}{i}", s.part) for i, s in enumerate(view.layout.parts)]
     condition = exp.or_(*(exp.maybe_parse(m, dialect="spark") for m in moved))
-    change = render(Filter(partial, condition), view.recorded)
+    narrowed = narrow(Filter(partial, condition), view.recorded)
+    change = render(narrowed, view.recorded)
     updates, inserts = _stored_values(view, top)
     return DeltaProgram(
         view.view,
@@ -196,6 +201,7 @@ def _add(view: Compilable, top: Shape, batch: Batch) -> DeltaProgram:
         None,
         "added to the stored aggregates",
         "additive: partial aggregates of the change are added to the stored ones",
+        near_scans(narrowed),
     )
 
 
@@ -260,7 +266,10 @@ def _replace(view: Compilable, top: Shape, batch: Batch, obstacle: str) -> Delta
     assert node is not None
     domain = domain_of(node, derive(node.input, batch))
     keys = output(domain)
-    fresh = _stored_rows(view, top, Reference(DOMAIN, keys))
+    touched = {DOMAIN: found_in(domain)}
+    rows = narrow(_stored_rows(view, top, Reference(DOMAIN, keys)), view.recorded, touched)
+    near_domain = narrow(domain, view.recorded)
+    fresh = render(rows, view.recorded)
     new, old = "n", "t"
     # A hidden key has the name of the key it is found by, and its value.
     stored = [c for c in view.layout.stored if c not in keys]
@@ -299,7 +308,7 @@ def _replace(view: Compilable, top: Shape, batch: Batch, obstacle: str) -> Delta
         f"({old}.__hv_stored IS NULL OR NOT ({unchanged})))",
         dialect="spark",
     )
-    query = query.with_(DOMAIN, as_=render(domain, view.recorded, label=DOMAIN))
+    query = query.with_(DOMAIN, as_=render(near_domain, view.recorded, label=DOMAIN))
     names = ", ".join(key.name for key in node.keys)
     return DeltaProgram(
         view.view,
@@ -309,11 +318,12 @@ def _replace(view: Compilable, top: Shape, batch: Batch, obstacle: str) -> Delta
         None,
         f"touched groups re-evaluated, because {obstacle}",
         f"affected keys: touched groups ({names}) are re-evaluated, because {obstacle}",
+        near_scans(near_domain, rows),
     )
 
 
-def _stored_rows(view: Compilable, top: Shape, domain: Plan) -> exp.Query:
-    """Return the query of all stored columns of the touched groups, at the new version."""
+def _stored_rows(view: Compilable, top: Shape, domain: Plan) -> Plan:
+    """Return the plan of all stored columns of the touched groups, at the new version."""
     node = top.aggregate
     assert node is not None
     extra: list[Named] = []
@@ -336,12 +346,12 @@ def _stored_rows(view: Compilable, top: Shape, domain: Plan) -> exp.Query:
     for i, key in enumerate(node.keys):
         columns.append(Named(f"__hv_new_{KEY}{i}", column(key.name)))
     columns.append(Named(PRESENT, exp.Boolean(this=True)))
-    return render(Project(rows, tuple(columns)), view.recorded)
+    return Project(rows, tuple(columns))
 
 
 def _patch(view: Compilable, batch: Batch, epoch: str) -> DeltaProgram:
     """View += signed rows."""
-    change = Consolidate(derive(view.plan, batch))
+    change = narrow(Consolidate(derive(view.plan, batch)), view.recorded)
     kinds = {name: view.layout.type_of(name) for name in view.layout.visible}
     return DeltaProgram(
         view.view,
@@ -351,7 +361,14 @@ def _patch(view: Compilable, batch: Batch, epoch: str) -> DeltaProgram:
         statements.append(view.view, view.layout, epoch),
         "applied row by row",
         "rows: the netted change is inserted and deleted row by row",
+        near_scans(change),
     )
+
+
+def near_scans(*plans: Plan) -> tuple[Scan, ...]:
+    """Return the scans that read rows near the change, one for each relation they read."""
+    found = (n for plan in plans for n in parts(share(plan)) if isinstance(n, Scan) and n.near)
+    return tuple({scan.symbol: scan for scan in found}.values())
 
 
 __all__ = [

@@ -166,8 +166,8 @@ class _Renderer:
 
     def _opened(self, plan: Plan) -> Open:
         match plan:
-            case Scan(table, alias, columns):
-                return _from_table(f"{table}@new", alias, columns)
+            case Scan(_, alias, columns):
+                return _from_table(plan.symbol, alias, columns)
             case Changes(table, alias, columns):
                 found = _from_table(f"{table}@changes", alias, columns)
                 return replace(found, weight=qualified(WEIGHT, alias))

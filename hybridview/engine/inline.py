@@ -42,6 +42,11 @@ def _decode(column: str, type_name: str) -> str:
     return f"CAST({column} AS {type_name})"
 
 
+def typed(value: str, type_name: str) -> str:
+    """Return a fetched value as SQL of its type."""
+    return _decode(literal(value), type_name.lower())
+
+
 def fetch(
     session: Session, query: str, columns: Sequence[tuple[str, str]]
 ) -> list[tuple[Any, ...]] | None:

@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hybridview.engine import inline
 from hybridview.engine.netting import netted_sql
 from hybridview.engine.session import Session, literal, quote, table_at, temp_view
 from hybridview.engine.spark_errors import refuses_feed, spark_errors
-from hybridview.plan.steps import Feed, Pinned
+from hybridview.plan.steps import Feed, NearRead, Pinned
 from hybridview.schema import WEIGHT
 
 _SIGN = "CASE WHEN `_change_type` IN ('insert', 'update_postimage') THEN 1 ELSE -1 END"
+
+
+MOST_VALUES = 200
+"""How many values of a column are listed; beyond that their range is given."""
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """The values of a column as text (None is NULL), and their type."""
+
+    type: str
+    found: frozenset[str | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +36,8 @@ class Known:
     query: str
     rows: int | None = None
     cached: bool = False
+    values: Mapping[str, Values] | None = None
+    """The different values of each column of a change that was fetched."""
 
 
 class Relations:
@@ -85,8 +99,22 @@ class Relations:
                 # The feed is read with the table's newest columns: a column renamed after the
                 # version we are pinned at is enough.
                 made = self._make(symbol, self._difference(feed, end), feed, netted=True)
-        self.known[symbol] = Known(wanted, made.rows, made.cached)
+        self.known[symbol] = replace(made, query=wanted)
         return made.rows
+
+    def near(self, read: NearRead, source: Pinned) -> None:
+        """Make a relation of the rows of a source near some changes, if their values are known."""
+        query = self._at(source)
+        found = [self._values(table, column) for table, column in read.found_in]
+        if all(values is not None for values in found):
+            query += f" WHERE {_is_one_of(read.column, [v for v in found if v is not None])}"
+        self._register(read.symbol, query)
+
+    def _values(self, table: str, column: str) -> Values | None:
+        known = self.known.get(f"{table}@changes")
+        if known is None or known.values is None:
+            return None
+        return known.values.get(column.lower())
 
     def release(self) -> None:
         """Give back what is kept in memory."""
@@ -137,7 +165,7 @@ class Relations:
             if fetched is not None:
                 rows = _netted(fetched)
                 self.session.run(temp_view(symbol, _literal_rows(rows, query, columns)))
-                return Known("", len(rows))
+                return Known("", len(rows), values=_values_of(rows, columns))
         if not netted:
             # Planning the query is enough for Delta to refuse the range.
             self.session.run(f"EXPLAIN {query}")
@@ -152,6 +180,36 @@ class Relations:
 
 def _listed(names: Sequence[str]) -> str:
     return ", ".join(quote(name) for name in names)
+
+
+def _values_of(
+    rows: Sequence[tuple[Any, ...]], columns: Sequence[tuple[str, str]]
+) -> dict[str, Values]:
+    return {
+        name.lower(): Values(kind, frozenset(row[place] for row in rows))
+        for place, (name, kind) in enumerate(columns)
+    }
+
+
+def _is_one_of(column: str, found: Sequence[Values]) -> str:
+    """Return a condition on a column: it has one of these values, or lies between them.
+
+    The column stands alone and the literals have its type: so Delta Lake can skip files by it.
+    """
+    kind = found[0].type
+    texts = {value for values in found for value in values.found}
+    listed = sorted(value for value in texts if value is not None)
+    conditions = [f"{quote(column)} IS NULL"] if None in texts else []
+    if len(listed) > MOST_VALUES:
+        # The smallest and the largest of values, not of their texts.
+        all_of = f"array({', '.join(inline.typed(value, kind) for value in listed)})"
+        return " OR ".join(
+            [*conditions, f"{quote(column)} BETWEEN array_min({all_of}) AND array_max({all_of})"]
+        )
+    if listed:
+        values = ", ".join(inline.typed(value, kind) for value in listed)
+        conditions.append(f"{quote(column)} IN ({values})")
+    return " OR ".join(conditions) or "FALSE"
 
 
 def _netted(fetched: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:

@@ -210,6 +210,9 @@ class Runner:
             changed = relations.changes(feed, self._end(feed.name, feed.end))
             if step.at_most is not None and feed.rewritten and changed is not None:
                 self._check_share(feed.name, changed, step.at_most)
+        pinned = {source.name.lower(): source for source in sources}
+        for read in step.near:
+            relations.near(read, pinned[read.name.lower()])
         counts = self._compute_change(view.name, step.change)
         try:
             if not counts.rows:

@@ -16,7 +16,7 @@ from hybridview.compiler.view import delta_program, load_query
 from hybridview.errors import BlockedError, HybridviewError, NotIncrementalError, run
 from hybridview.plan.compiled import Compiled, compile_record
 from hybridview.plan.sources import BasePin, check_columns
-from hybridview.plan.steps import Apply, Feed, Kept, Load, Pinned, RefreshPlan, ViewPlan
+from hybridview.plan.steps import Apply, Feed, Kept, Load, NearRead, Pinned, RefreshPlan, ViewPlan
 from hybridview.schema import Column, Executed, Strategy, VersionVector
 from hybridview.strategy.decide import (
     SNAPSHOT_SHARE,
@@ -398,4 +398,9 @@ def _apply(program: DeltaProgram, facts: tuple[ChangeFacts, ...]) -> Apply:
         program.without_deletes,
         program.method.value,
         sum(known) if len(known) == len(rows) else None,
+        near=tuple(
+            NearRead(scan.symbol, scan.table, scan.near.column, scan.near.found_in)
+            for scan in program.near
+            if scan.near is not None
+        ),
     )

@@ -53,6 +53,16 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True)
+class NearRead:
+    """`symbol`: the rows of a source whose `column` has a value that some changes have."""
+
+    symbol: str
+    name: str
+    column: str
+    found_in: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Apply:
     """Compute `v@change`; unless it is empty, apply it in one commit."""
 
@@ -63,6 +73,8 @@ class Apply:
     estimated_rows: int | None
     otherwise: Load | None = None
     """What to run if the change turns out to be too large, or not to be had."""
+    near: tuple[NearRead, ...] = ()
+    """What is read of sources near their changes only."""
     whole: bool = False
     """Whether the view is computed from its parts as a whole: then no change feed is read."""
     at_most: float | None = None

@@ -18,7 +18,7 @@ import sqlglot
 from sqlglot import exp
 
 from hybridview.algebra.expressions import Named
-from hybridview.algebra.plan import Project, tables
+from hybridview.algebra.plan import Project, Scan, tables
 from hybridview.compiler.batch import Batch
 from hybridview.compiler.kinds import Recorded
 from hybridview.compiler.program import DeltaProgram, Method, NotIncremental
@@ -240,6 +240,8 @@ class Duck:
     def _prepare(self, view: CompiledView, batch: Batch) -> Prepared:
         """Compile and translate a program; it depends on which tables changed, not on the rows."""
         program = delta_program(view, batch, "getvariable('epoch')")
+        for scan in program.near:
+            self._add_near(scan)
         change = to_duck(text(program.change, pretty=False))
         insert = program.without_deletes if program.method is Method.PATCH else None
         return Prepared(
@@ -247,6 +249,20 @@ class Duck:
             f"CREATE OR REPLACE TABLE {_quote(program.view, '@change')} AS {change}",
             to_duck(program.apply),
             to_duck(insert) if insert else None,
+        )
+
+    def _add_near(self, scan: Scan) -> None:
+        """Make a relation of the rows of a table that are near the changes, and no others."""
+        assert scan.near is not None
+        column = _quote(scan.near.column)
+        lists = [f"SELECT {_quote(c)} FROM {_quote(t, '@changes')}" for t, c in scan.near.found_in]
+        near = " OR ".join(
+            f"EXISTS (FROM ({values}) AS v(x) WHERE v.x IS NOT DISTINCT FROM {column})"
+            for values in lists
+        )
+        table = _quote(scan.table, "@new")
+        self.connection.execute(
+            f"CREATE OR REPLACE VIEW {_quote(scan.symbol)} AS SELECT * FROM {table} WHERE {near}"
         )
 
     def refresh_all(self, batch: Batch, epoch: int) -> dict[str, Outcome]:

@@ -1,0 +1,257 @@
+"""The plan of a change -> the same plan, its tables read only near the rows that changed.
+
+A changed order is joined to its customer: of all customers those are needed whose key is that of a
+changed order. The join says so already, but only after the table was read. Here the condition is
+carried down to the table, where the values of a small change become literals, and files that hold
+none of them are not opened. Rows that are left out could not have mattered; reading more of them
+than needed is never wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from sqlglot import exp
+
+from hybridview.algebra.expressions import Expr, Named, conjuncts
+from hybridview.algebra.plan import (
+    Aggregate,
+    Changes,
+    Consolidate,
+    Distinct,
+    Domain,
+    Empty,
+    Expand,
+    Filter,
+    Join,
+    Near,
+    Negate,
+    Outer,
+    Partial,
+    Plan,
+    Project,
+    Reference,
+    Repeat,
+    Restrict,
+    Scan,
+    Semi,
+    Union,
+    Window,
+    output,
+)
+from hybridview.compiler.kinds import Recorded
+
+Places = frozenset[tuple[str, str]]
+"""Changed tables and columns of theirs."""
+
+Found = Mapping[str, Places]
+"""Columns of a plan whose values all occur in some columns of changes, NULLs included."""
+
+PLAIN = frozenset({"tinyint", "smallint", "int", "bigint", "string", "date", "boolean"})
+"""Types whose equality is that of their literals; and decimals."""
+
+
+def narrow(plan: Plan, recorded: Recorded | None, known: Mapping[str, Found] | None = None) -> Plan:
+    """Return a plan whose scans name the changes that their rows must be near to.
+
+    `known` says the same of relations that were computed before, by their names.
+    """
+    if recorded is None:
+        return plan
+    return _Narrower(recorded, known or {}).visit(plan, {})
+
+
+def found_in(plan: Plan) -> Found:
+    """Return which columns of a plan only have values that changes have."""
+    return _Offers({}).of(plan)
+
+
+@dataclass
+class _Offers:
+    """What plans say about their own columns; looked at once for every part."""
+
+    known: Mapping[str, Found]
+    done: dict[int, tuple[Plan, Found]] = field(default_factory=dict)
+
+    def of(self, plan: Plan) -> Found:
+        if id(plan) not in self.done:
+            self.done[id(plan)] = (plan, self._of(plan))
+        return self.done[id(plan)][1]
+
+    def _of(self, plan: Plan) -> Found:
+        match plan:
+            case Changes(table, alias, columns):
+                return {f"{alias}.{c}": frozenset({(table, c)}) for c in columns}
+            case Empty(names):
+                return dict.fromkeys(names, frozenset())
+            case Filter(_, exp.Boolean(this=False)):
+                return dict.fromkeys(output(plan), frozenset())
+            case Filter(child) | Negate(child) | Consolidate(child) | Expand(child):
+                return self.of(child)
+            case Repeat(child) | Distinct(child):
+                return self.of(child)
+            case Semi(left):
+                return self.of(left)
+            case Restrict(child, domain, keys):
+                given = self.of(domain)
+                pairs = zip(keys, output(domain), strict=True)
+                by_domain = {e.name: given[n] for e, n in pairs if _plain(e) and n in given}
+                return {**by_domain, **self.of(child)}
+            case Project(child, columns) | Domain(child, columns):
+                return _passed(columns, self.of(child))
+            case Aggregate(child, keys, _) | Partial(child, keys, _):
+                return _passed(keys, self.of(child))
+            case Join(left, right):
+                return {**self.of(left), **self.of(right)}
+            case Outer(left, _):
+                return self.of(left)
+            case Union(inputs, names):
+                arms = [(self.of(arm), output(arm)) for arm in inputs]
+                return _common(names, arms)
+            case Reference(name, _):
+                return self.known.get(name, {})
+            case _:
+                return {}
+
+
+def _passed(columns: tuple[Named, ...], below: Found) -> Found:
+    return {c.name: below[c.expr.name] for c in columns if _plain(c.expr) and c.expr.name in below}
+
+
+def _common(names: tuple[str, ...], arms: list[tuple[Found, tuple[str, ...]]]) -> Found:
+    """Return what holds for the rows of every arm of a union."""
+    found: dict[str, Places] = {}
+    for place, name in enumerate(names):
+        given = [offers.get(own[place]) for offers, own in arms]
+        if all(places is not None for places in given):
+            found[name] = frozenset().union(*(places for places in given if places))
+    return found
+
+
+class _Narrower:
+    """Carries down which values matter."""
+
+    def __init__(self, recorded: Recorded, known: Mapping[str, Found]) -> None:
+        self.recorded = recorded
+        self.offers = _Offers(known)
+        self.done: dict[tuple[int, frozenset[tuple[str, Places]]], Plan] = {}
+
+    def visit(self, plan: Plan, wanted: Found) -> Plan:
+        """Return a plan for which only rows with `wanted` values matter."""
+        own = {name: places for name, places in wanted.items() if name in output(plan)}
+        key = (id(plan), frozenset(own.items()))
+        if key not in self.done:
+            self.done[key] = self._visit(plan, own)
+        return self.done[key]
+
+    def _visit(self, plan: Plan, wanted: Found) -> Plan:
+        match plan:
+            case Scan():
+                return self._scan(plan, wanted)
+            case Filter(child) | Negate(child) | Repeat(child) | Distinct(child):
+                return replace(plan, input=self.visit(child, wanted))
+            case Consolidate(child):
+                return Consolidate(self.visit(child, wanted))
+            case Expand(child):
+                netted = self.visit(child, wanted)
+                assert isinstance(netted, Consolidate)
+                return Expand(netted)
+            case Project(child, columns):
+                return Project(self.visit(child, _meant(columns, wanted)), columns)
+            case Aggregate(child, keys, measures):
+                return Aggregate(self.visit(child, _meant(keys, wanted)), keys, measures)
+            case Domain(child, keys):
+                return Domain(self.visit(child, _meant(keys, wanted)), keys)
+            case Partial(child, keys, partials):
+                return Partial(self.visit(child, _meant(keys, wanted)), keys, partials)
+            case Window(child, partition, functions):
+                parts = {e.name for e in partition if _plain(e)}
+                inner = {n: p for n, p in wanted.items() if n in parts}
+                return Window(self.visit(child, inner), partition, functions)
+            case Union(inputs, names):
+                arms = tuple(self.visit(a, _by_place(names, output(a), wanted)) for a in inputs)
+                return Union(arms, names)
+            case Restrict(child, domain, keys):
+                given = self.offers.of(domain)
+                pairs = zip(keys, output(domain), strict=True)
+                near = {e.name: given[n] for e, n in pairs if _plain(e) and n in given}
+                below = self.visit(child, {**wanted, **near})
+                return Restrict(below, self.visit(domain, {}), keys)
+            case Join() | Semi() | Outer():
+                return self._join(plan, wanted)
+            case _:
+                return plan
+
+    def _join(self, plan: Join | Semi | Outer, wanted: Found) -> Plan:
+        """Carry values over the equalities of a join.
+
+        From the left side to the right always: rows of the right side without a partner give
+        nothing. The other way only where rows of the left side without a partner give nothing.
+        """
+        both_ways = isinstance(plan, Join) or (isinstance(plan, Semi) and not plan.anti)
+        left = dict(wanted)
+        # A partner that is left out would turn a row of a left join into one without a partner.
+        right = {} if isinstance(plan, Outer) else dict(wanted)
+        of_left = {**wanted, **self.offers.of(plan.left)}
+        of_right = {**right, **self.offers.of(plan.right)}
+        for a, b in _equal_columns(plan.condition, plan.left, plan.right):
+            if a in of_left:
+                right.setdefault(b, of_left[a])
+            if both_ways and b in of_right:
+                left.setdefault(a, of_right[b])
+        return replace(plan, left=self.visit(plan.left, left), right=self.visit(plan.right, right))
+
+    def _scan(self, scan: Scan, wanted: Found) -> Scan:
+        """Note the values of one column: the one found in the fewest places."""
+        found: list[Near] = []
+        for name, places in sorted(wanted.items()):
+            column = name.removeprefix(f"{scan.alias}.")
+            if places and all(self._comparable(scan.table, column, t, c) for t, c in places):
+                found.append(Near(column, tuple(sorted(places))))
+        if not found:
+            return scan
+        return replace(scan, near=min(found, key=lambda n: (len(n.found_in), n.column)))
+
+    def _comparable(self, table: str, column: str, other: str, other_column: str) -> bool:
+        types = {
+            self.recorded.sources.get(t.lower(), {}).get(c.lower(), "").lower()
+            for t, c in ((table, column), (other, other_column))
+        }
+        only = next(iter(types))
+        return len(types) == 1 and (only in PLAIN or only.startswith("decimal("))
+
+
+def _plain(expr: Expr) -> bool:
+    return isinstance(expr, exp.Column)
+
+
+def _meant(columns: tuple[Named, ...], wanted: Found) -> Found:
+    return {c.expr.name: wanted[c.name] for c in columns if c.name in wanted and _plain(c.expr)}
+
+
+def _by_place(names: tuple[str, ...], own: tuple[str, ...], wanted: Found) -> Found:
+    return {o: wanted[n] for n, o in zip(names, own, strict=True) if n in wanted}
+
+
+def _equal_columns(condition: Expr | None, left: Plan, right: Plan) -> list[tuple[str, str]]:
+    """Return the pairs of columns, one of each side, that a join condition makes equal."""
+    if condition is None:
+        return []
+    sides = (set(output(left)), set(output(right)))
+    found: list[tuple[str, str]] = []
+    for part in conjuncts(condition):
+        bare = part.unnest()
+        if not isinstance(bare, exp.EQ | exp.NullSafeEQ):
+            continue
+        a, b = bare.left, bare.right
+        if not (_plain(a) and _plain(b)):
+            continue
+        if a.name in sides[0] and b.name in sides[1]:
+            found.append((a.name, b.name))
+        elif b.name in sides[0] and a.name in sides[1]:
+            found.append((b.name, a.name))
+    return found
+
+
+__all__ = ["found_in", "narrow"]
