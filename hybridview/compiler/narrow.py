@@ -91,8 +91,8 @@ class _Offers:
                 return self.of(child)
             case Repeat(child) | Distinct(child):
                 return self.of(child)
-            case Semi(left):
-                return self.of(left)
+            case Semi(left, right, condition, anti):
+                return self.of(left) if anti else self._joined(condition, left, right, left)
             case Restrict(child, domain, keys):
                 given = self.of(domain)
                 pairs = zip(keys, output(domain), strict=True)
@@ -102,8 +102,8 @@ class _Offers:
                 return _passed(columns, self.of(child))
             case Aggregate(child, keys, _) | Partial(child, keys, _):
                 return _passed(keys, self.of(child))
-            case Join(left, right):
-                return {**self.of(left), **self.of(right)}
+            case Join(left, right, condition):
+                return self._joined(condition, left, right, plan)
             case Outer(left, _):
                 return self.of(left)
             case Union(inputs, names):
@@ -113,6 +113,16 @@ class _Offers:
                 return self.known.get(name, {})
             case _:
                 return {}
+
+    def _joined(self, condition: Expr | None, left: Plan, right: Plan, plan: Plan) -> Found:
+        """Return what holds for pairs of rows: equal columns have equal values."""
+        found = {**self.of(left), **self.of(right)}
+        for a, b in _equal_columns(condition, left, right):
+            for one, other in ((a, b), (b, a)):
+                if one in found:
+                    found.setdefault(other, found[one])
+        own = set(output(plan))
+        return {name: places for name, places in found.items() if name in own}
 
 
 def _passed(columns: tuple[Named, ...], below: Found) -> Found:

@@ -89,6 +89,39 @@ def lift_projects(plan: Plan) -> Plan:
     return plan
 
 
+def factor_alternatives(plan: Plan) -> Plan:
+    """Take out of an OR what all its alternatives demand: (a AND b) OR (a AND c) = a AND (b OR c).
+
+    So an equality that every alternative repeats becomes a condition to join by.
+    """
+    if not isinstance(plan, Filter | Join | Semi | Outer) or plan.condition is None:
+        return plan
+    parts = [part for c in conjuncts(plan.condition) for part in _factored(c)]
+    condition = conjunction(tuple(parts))
+    assert condition is not None
+    return (
+        plan if len(parts) == len(conjuncts(plan.condition)) else replace(plan, condition=condition)
+    )
+
+
+def _factored(condition: Expr) -> tuple[Expr, ...]:
+    alternatives = [conjuncts(a) for a in _alternatives(condition)]
+    common = [c for c in alternatives[0] if all(c in other for other in alternatives[1:])]
+    if len(alternatives) == 1 or not common:
+        return (condition,)
+    rest = [conjunction(tuple(c for c in a if c not in common)) for a in alternatives]
+    left = [exp.Paren(this=r) for r in rest if r is not None]
+    # An alternative that demands nothing more makes the others needless.
+    return (*common, exp.Paren(this=exp.or_(*left))) if len(left) == len(rest) else tuple(common)
+
+
+def _alternatives(condition: Expr) -> tuple[Expr, ...]:
+    inner = condition.unnest() if isinstance(condition, exp.Paren) else condition
+    if isinstance(inner, exp.Or):
+        return (*_alternatives(inner.left), *_alternatives(inner.right))
+    return (condition,)
+
+
 def push_filters(plan: Plan) -> Plan:
     """Let each condition stand at the lowest join that has its columns, or below it.
 
@@ -187,6 +220,7 @@ PASSES: tuple[Rewrite, ...] = (
     turn_outer_joins,
     group_distinct,  # first: the lifted Projects may sit on the aggregate it makes
     lift_projects,
+    factor_alternatives,  # before push: what is taken out may be pushed
     push_filters,
     lift_projects,  # again: a filter may have been pushed onto a Project
     lift_totals,
