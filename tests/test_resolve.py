@@ -338,16 +338,16 @@ def test_grouping_is_read_off_the_number() -> None:
     listed = "grouping(k) AS g, grouping(a) AS h, grouping_id() AS i"
     query = f"SELECT {listed} FROM r GROUP BY ROLLUP (k, a)"
     assert meanings(query) == [
-        "(CAST(CASE WHEN __hv_set IN (3) THEN 1 ELSE 0 END AS TINYINT))",
-        "(CAST(CASE WHEN __hv_set IN (1, 3) THEN 1 ELSE 0 END AS TINYINT))",
-        "(CAST(__hv_set AS BIGINT))",
+        "(CAST(CASE WHEN grouping set IN (3) THEN 1 ELSE 0 END AS TINYINT))",
+        "(CAST(CASE WHEN grouping set IN (1, 3) THEN 1 ELSE 0 END AS TINYINT))",
+        "(CAST(grouping set AS BIGINT))",
     ]
 
 
 def test_an_aggregate_of_a_key_is_over_all_its_values() -> None:
     group = aggregate_of("SELECT k, max(k) AS m FROM r GROUP BY ROLLUP (k)")
     assert [m.expr.sql() for m in group.measures] == ['MAX("r.k")']
-    assert [k.expr.sql() for k in group.keys] == ['"__hv_set_key_0"', '"__hv_set"']
+    assert [k.expr.sql() for k in group.keys] == ['"__hv_set_key_0"', '"grouping set"']
 
 
 def test_keys_and_the_number_of_a_set_in_the_users_words() -> None:
@@ -355,11 +355,11 @@ def test_keys_and_the_number_of_a_set_in_the_users_words() -> None:
     assert spelling == {
         "`__hv_set_key_0`": "r.k",
         "`__hv_set_key_1`": "a + 1",
-        "`__hv_set`": "CAST(grouping_id() AS INT)",
+        "`grouping set`": "CAST(grouping_id() AS INT)",
     }
     # Spark's releases differ in the order of these keys.
     spelling = relation("SELECT k, a FROM r GROUP BY k, a GROUPING SETS ((a), (k))").spelling
-    assert spelling is not None and "`__hv_set`" not in spelling
+    assert spelling is not None and "`grouping set`" not in spelling
 
 
 # What has no rule
@@ -446,6 +446,20 @@ def test_keys_and_the_number_of_a_set_in_the_users_words() -> None:
             None,
         ),
         ("SELECT k, grouping(k) AS g FROM r GROUP BY k", "function grouping", 1, None),
+        (
+            "SELECT count(*) AS n FROM r GROUP BY CUBE (k, a, x, k + 1, a + 1, x + 1, k + 2)",
+            "more than 64 GROUPING SETS",
+            1,
+            None,
+        ),
+        (
+            "SELECT k, sum(k) OVER (PARTITION BY grouping(k)) AS g FROM r GROUP BY ROLLUP (k)",
+            "window function of a key of GROUPING SETS",
+            1,
+            None,
+        ),
+        ("SELECT greatest(*) AS g FROM r", "star expression", 1, None),
+        ("SELECT struct(*) AS g FROM r", "star expression", 1, None),
         ("SELECT grouping(a) AS g FROM r GROUP BY CUBE (k)", "grouping of what is no key", 1, None),
         (
             "SELECT k, (SELECT max(b) FROM s WHERE s.k = r.k) AS m FROM r GROUP BY ROLLUP (k)",

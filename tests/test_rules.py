@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from sqlglot import exp
 
-from hybridview.algebra.expressions import Expr, Named
+from hybridview.algebra.expressions import Expr, Named, column
 from hybridview.algebra.plan import (
     Aggregate,
     Changes,
@@ -48,6 +49,9 @@ from hybridview.compiler.rules.aggregate import KEY, aggregate
 from hybridview.compiler.rules.outer import outer
 from hybridview.compiler.rules.semi import read_by, semi
 from hybridview.compiler.rules.window import window
+from hybridview.sql import block as block_module
+from hybridview.sql.grouping import KEY as SETS_KEY
+from hybridview.sql.grouping import SET, Sets, repeated
 from tests.support.cases import Row
 from tests.support.duck import Duck, Signed, connect, schema
 
@@ -218,6 +222,27 @@ def repeat_once(node: Repeat, change: Plan) -> Plan:
     return change
 
 
+def sets_of_one_number(plan: Plan, found: Sets) -> tuple[Plan, tuple[Expr, ...]]:
+    """The sets not told apart: a NULL that was there falls together with a total."""
+    rows, keys = repeated(plan, found)
+    assert isinstance(rows, Union)
+    arms: list[Plan] = []
+    for arm in rows.inputs:
+        assert isinstance(arm, Project)
+        arms.append(Project(arm.input, (*arm.columns[:-1], Named(SET, exp.Literal.number(0)))))
+    return Union(tuple(arms), rows.names), keys
+
+
+def sets_of_changed_columns(plan: Plan, found: Sets) -> tuple[Plan, tuple[Expr, ...]]:
+    """The keys a set leaves out gone for aggregates too."""
+    rows, keys = repeated(plan, found)
+    meaning = {name: column(f"{SETS_KEY}0") for name in output(plan) if name == "r.k"}
+    changed = tuple(
+        Named(n, meaning[n]) if n in meaning else Named(n, column(n)) for n in output(rows)
+    )
+    return Project(rows, changed), keys
+
+
 JOIN = Case("SELECT r.a, s.b FROM r JOIN s ON r.k = s.k", BOTH_CHANGE)
 NESTED = Case(
     "SELECT m.n, s.b FROM (SELECT k, count(*) AS n FROM r GROUP BY k) AS m JOIN s ON m.k = s.k",
@@ -231,8 +256,9 @@ ANTI = Case(
 KEPT = Case("SELECT r.k, r.a, s.b FROM r LEFT JOIN s ON r.k = s.k", BOTH_CHANGE)
 RANKED = Case("SELECT k, rank() OVER (PARTITION BY k ORDER BY a) AS n FROM r", BOTH_CHANGE)
 REPLACED = Case("SELECT k, max(a) AS m FROM r GROUP BY k", {"r": [((2, 20), -1), ((1, 10), -1)]})
+ROLLED = Case("SELECT k, count(*) AS n, max(k) AS m FROM r GROUP BY ROLLUP (k)", BOTH_CHANGE)
 
-WRONG: list[tuple[Any, str, Callable[..., Plan], Case]] = [
+WRONG: list[tuple[Any, str, Callable[..., Any], Case]] = [
     (derive_module, "scan", scan_of_the_table, Case("SELECT k, a FROM r", BOTH_CHANGE)),
     (
         derive_module,
@@ -272,6 +298,8 @@ WRONG: list[tuple[Any, str, Callable[..., Plan], Case]] = [
         Case("SELECT k, a FROM r EXCEPT ALL SELECT k, b FROM s", {"r": [((5, 5), 1), ((5, 5), 1)]}),
     ),
     (program_module, "domain_of", keys_that_came, REPLACED),
+    (block_module, "repeated", sets_of_one_number, ROLLED),
+    (block_module, "repeated", sets_of_changed_columns, ROLLED),
 ]
 
 
@@ -279,7 +307,7 @@ WRONG: list[tuple[Any, str, Callable[..., Plan], Case]] = [
     ("module", "name", "wrong", "case"), WRONG, ids=[f"{w[1]}-{w[2].__name__}" for w in WRONG]
 )
 def test_a_wrong_rule_gives_wrong_rows(
-    module: Any, name: str, wrong: Callable[..., Plan], case: Case, monkeypatch: pytest.MonkeyPatch
+    module: Any, name: str, wrong: Callable[..., Any], case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert is_right(case)
     monkeypatch.setattr(module, name, wrong)

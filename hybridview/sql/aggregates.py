@@ -69,7 +69,7 @@ def is_aggregate(node: Expr) -> bool:
         chosen = node.args.get("deterministic")
         return isinstance(chosen, exp.Boolean) and bool(chosen.this)
     if kind is exp.ArraySort:
-        return type(node.this) in LISTS
+        return type(node.this) in LISTS and not node.args.get("expression")
     return _name(node) in TRYING and len(node.expressions) == 1
 
 

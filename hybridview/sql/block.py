@@ -72,6 +72,7 @@ def select_list(block: Block, plan: Plan) -> tuple[Plan, tuple[Output, ...], Spe
         spelled = block.scope.spelled()
         return (*_project(*_windows(plan, items, qualify, spelled)), None)
     if by_sets is not None:
+        _refuse_windows_of_keys([i.expr for i in items] + ([qualify] if qualify else []))
         groups = _by_sets(block, items, by_sets, plan, calls, asked)
     else:
         aggregate = _aggregate(plan, _keys(block, items, group), calls)
@@ -151,6 +152,15 @@ def _by_sets(
     if found.numbered:
         spelling[columns[-1].sql(dialect="spark")] = NUMBER
     return _Groups(aggregate, tuple(meanings), spelling)
+
+
+def _refuse_windows_of_keys(exprs: list[Expr]) -> None:
+    """Stop at sum(key) OVER: Spark takes the key of the rows there, not the one of the groups."""
+    for window in (found for expr in exprs for found in expr.find_all(exp.Window)):
+        for argument in arguments_of(window.this):
+            inner = {id(c) for call in _aggregate_calls(argument) for c in call.walk()}
+            if any(id(c) not in inner for c in argument.find_all(exp.Column)):
+                raise NoRule("window function of a key of GROUPING SETS", window)
 
 
 def _spelled_groups(aggregate: Aggregate, columns: Mapping[str, str]) -> dict[str, str]:

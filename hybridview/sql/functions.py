@@ -185,6 +185,8 @@ def unknown_part(expr: Expr) -> Expr | None:
         ranking = isinstance(node, _WINDOW) and node.find_ancestor(exp.Window)
         if isinstance(node, exp.AggFunc) and not ranking:
             return node  # before all else: corr(x, y) is an operator to sqlglot
+        if isinstance(node, exp.Star) and not isinstance(node.parent, exp.Count):
+            return node  # all columns, but of the user's sources, not of a plan
         if ranking or isinstance(node, _PLAIN):
             continue
         if isinstance(node, exp.Window) and (not leaves_ties_open(node) or can_close_ties(node)):

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import product
+from math import prod
 
 from sqlglot import exp
 
@@ -19,11 +20,13 @@ from hybridview.schema import HIDDEN
 from hybridview.sql.scope import PLAN, NoRule
 
 KEY = f"{HIDDEN}set_key_"
-SET = f"{HIDDEN}set"
+SET = "grouping set"
 ASKED = f"{HIDDEN}grouping_"
 NUMBER = "CAST(grouping_id() AS INT)"
 """A set's number inside the user's SELECT; without arguments, because Spark would compare them."""
 MOST_SETS = 64
+MOST_KEYS = 30
+"""So that a set's number, a bit for each key, is an INT."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +71,9 @@ def sets_of(group: exp.Group, resolved: Callable[[Expr], Expr]) -> Sets:
 
     sets = [frozenset(place(node) for node in one) for one in listed]
     order = [place(node) for node in given]
-    if len(sets) > MOST_SETS:
-        raise NoRule(f"more than {MOST_SETS} GROUPING SETS", group)
+    _refuse_many(len(sets), group)
+    if len(keys) > MOST_KEYS:
+        raise NoRule(f"GROUPING SETS of more than {MOST_KEYS} keys", group)
     if len(set(sets)) < len(sets):
         raise NoRule("GROUPING SETS with a set that occurs twice", group)
     if sets == [frozenset()]:
@@ -86,6 +90,7 @@ def _written(group: exp.Group) -> tuple[list[list[Expr]], list[Expr]]:
     behind: dict[str, list[Expr]] = {k: group.args[k] for k in kinds if group.args.get(k)}
     if not behind:
         parts = [_sets(node, group) for node in group.expressions]
+        _refuse_many(prod(len(part) for part in parts), group)
         return [[key for one in chosen for key in one] for chosen in product(*parts)], []
     (kind, clauses), *others = behind.items()
     mixed = any(isinstance(e, exp.Rollup | exp.Cube | exp.GroupingSets) for (e,) in plain)
@@ -95,7 +100,16 @@ def _written(group: exp.Group) -> tuple[list[list[Expr]], list[Expr]]:
         return _sets(clauses[0], group), list(group.expressions)
     if clauses[0].expressions:
         raise NoRule("GROUPING SETS in several clauses", group)
-    return (_prefixes(plain) if kind == "rollup" else _subsets(plain)), []
+    if kind == "rollup":
+        return _prefixes(plain), []
+    _refuse_many(2 ** len(plain), group)
+    return _subsets(plain), []
+
+
+def _refuse_many(count: int, group: exp.Group) -> None:
+    """Stop before too many sets are written out."""
+    if count > MOST_SETS:
+        raise NoRule(f"more than {MOST_SETS} GROUPING SETS", group)
 
 
 def _sets(node: Expr, group: exp.Group) -> list[list[Expr]]:
@@ -103,8 +117,7 @@ def _sets(node: Expr, group: exp.Group) -> list[list[Expr]]:
     if isinstance(node, exp.Rollup):
         return _prefixes([_set(e) for e in node.expressions])
     if isinstance(node, exp.Cube):
-        if 2 ** len(node.expressions) > MOST_SETS:
-            raise NoRule(f"more than {MOST_SETS} GROUPING SETS", group)
+        _refuse_many(2 ** len(node.expressions), group)
         return _subsets([_set(e) for e in node.expressions])
     if isinstance(node, exp.GroupingSets):
         analytics = (exp.Rollup, exp.Cube, exp.GroupingSets)
