@@ -303,7 +303,6 @@ def test_equal_aggregates_are_computed_once() -> None:
         ("WITH RECURSIVE c AS (SELECT k FROM r) SELECT k FROM c", "recursive CTE", 1, None),
         ("SELECT * FROM range(3)", None, 1, None),
         ("SELECT * FROM VALUES (1), (2) AS v(a)", None, 1, None),
-        ("SELECT transform(array(1), z -> z + 1) AS t FROM r", None, 1, None),
     ],
 )
 def test_no_rule(query: str, operator: str | None, line: int, column: int | None) -> None:

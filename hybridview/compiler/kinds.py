@@ -67,6 +67,9 @@ _TEXT: tuple[type[Expr], ...] = (
 )
 """Functions of strings that give strings."""
 
+_MAPS: tuple[type[Expr], ...] = (exp.VarMap, exp.Map, exp.MapFromEntries, exp.StrToMap)
+"""Functions that make maps of other values."""
+
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
@@ -137,9 +140,22 @@ def kind_of(expr: Expr, below: Kinds, recorded: Recorded) -> Type:
     read = [below.get(c.name, UNKNOWN) for c in expr.find_all(exp.Column)]
     if any(k is OPAQUE or k.holds("map") or k.holds("variant") for k in read):
         return OPAQUE
+    if _makes_maps(expr):
+        return OPAQUE
     if any(k.holds("collated") for k in read) or expr.find(exp.Collate) is not None:
         return PERHAPS_COLLATED
     return UNKNOWN
+
+
+def _makes_maps(expr: Expr) -> bool:
+    """Say whether an expression makes a map or a variant of values that are none."""
+    if expr.find(*_MAPS) is not None:
+        return True
+    odd = (exp.DType.MAP, exp.DType.VARIANT)
+    if any(kind.this in odd for kind in expr.find_all(exp.DataType)):
+        return True
+    read = [call.sql(dialect="spark").lower() for call in expr.find_all(exp.FromJson)]
+    return any("map" in text or "variant" in text for text in read)
 
 
 def _kind_of(expr: Expr, below: Kinds, recorded: Recorded) -> Type:
@@ -148,6 +164,11 @@ def _kind_of(expr: Expr, below: Kinds, recorded: Recorded) -> Type:
             return below.get(expr.name, UNKNOWN)
         case exp.Paren():
             return kind_of(expr.this, below, recorded)
+        case exp.Dot():
+            return _part(kind_of(expr.this, below, recorded), expr.expression.name)
+        case exp.Bracket():
+            whole = kind_of(expr.this, below, recorded)
+            return whole.parts[-1] if whole.kind in ("array", "map") else UNKNOWN
         case exp.Add() | exp.Sub() | exp.Mul() | exp.Mod():
             sides = tuple(kind_of(e, below, recorded) for e in (expr.left, expr.right))
             return NUMBER if all(s.name in _EXACT for s in sides) else UNKNOWN
@@ -186,6 +207,12 @@ def _kind_of(expr: Expr, below: Kinds, recorded: Recorded) -> Type:
         read = [below.get(c.name, UNKNOWN) for c in expr.find_all(exp.Column)]
         return TEXT if all(k.kind == "plain" for k in read) else UNKNOWN
     return UNKNOWN
+
+
+def _part(whole: Type, name: str) -> Type:
+    """Return the type of a struct's field."""
+    names = [field.lower() for field in whole.fields]
+    return whole.parts[names.index(name.lower())] if name.lower() in names else UNKNOWN
 
 
 def _measure(call: Expr, below: Kinds, recorded: Recorded) -> Type:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
 from hybridview.algebra.expressions import Expr, Named, column, columns_of
 from hybridview.algebra.plan import Aggregate, Filter, Plan, Project, Window, output
+from hybridview.sql.fields import struct_type
 from hybridview.sql.functions import is_aggregate
 from hybridview.sql.scope import NoRule, Output, Scope, Unresolved
 
@@ -26,11 +27,12 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class _Item:
-    """One output column: its name, whether its author chose it, its plan expression."""
+    """One output column: its name, whether its author chose it, its plan expression, its type."""
 
     name: str
     certain: bool
     expr: Expr
+    type: str = ""
 
 
 Spelling = dict[str, str]
@@ -61,7 +63,7 @@ def select_list(block: Block, plan: Plan) -> tuple[Plan, tuple[Output, ...], Spe
     known = output(grouped)
     if having is not None:
         grouped = Filter(grouped, _over(aggregate, having, known))
-    over = [_Item(i.name, i.certain, _over(aggregate, i.expr, known)) for i in items]
+    over = [replace(i, expr=_over(aggregate, i.expr, known)) for i in items]
     if qualify is not None:
         qualify = _over(aggregate, qualify, known)
     return (*_project(*_windows(grouped, over, qualify)), _spelling(block, group))
@@ -84,16 +86,16 @@ def _windows(plan: Plan, items: list[_Item], qualify: Expr | None) -> tuple[Plan
     for partition, functions in found.items():
         plan = Window(plan, partition, tuple(functions))
 
-    def replace(node: Expr) -> Expr:
+    def called(node: Expr) -> Expr:
         named = next((c for c in calls if c.expr == node), None)
         return column(named.name) if named is not None else node
 
     def computed(expr: Expr) -> Expr:
-        return expr.copy().transform(replace)
+        return expr.copy().transform(called)
 
     if qualify is not None:
         plan = Filter(plan, computed(qualify))
-    return plan, [_Item(i.name, i.certain, computed(i.expr)) for i in items]
+    return plan, [replace(i, expr=computed(i.expr)) for i in items]
 
 
 def is_grouped(node: exp.Select) -> bool:
@@ -152,13 +154,16 @@ def _items(block: Block) -> list[_Item]:
         ):
             items += _star(block, inner)
             continue
+        if isinstance(node, exp.Alias) and not isinstance(node.args["alias"], exp.Identifier):
+            raise NoRule("path into a column", node)  # `s:x` is no alias
         if isinstance(node, exp.Aliases):
             raise NoRule("several aliases of one expression", node)
         expr = _with_aliases(inner, block, aliases)
         if isinstance(node, exp.Alias):
             aliases.setdefault(node.alias.lower(), expr)
         certain = isinstance(node, exp.Alias) or isinstance(inner, exp.Column)
-        items.append(_Item(node.alias_or_name or inner.sql(), certain, expr))
+        kind = struct_type(expr) or block.scope.type_of(expr)
+        items.append(_Item(node.alias_or_name or inner.sql(), certain, expr, kind))
     return items
 
 
@@ -173,7 +178,7 @@ def _star(block: Block, node: Expr) -> list[_Item]:
     if left_out - {c.name.lower() for c in found}:
         raise NoRule("* EXCEPT of a column that is not there", node)
     return [
-        _Item(c.name, c.certain, column(c.plan_name))
+        _Item(c.name, c.certain, column(c.plan_name), c.type)
         for c in found
         if c.name.lower() not in left_out
     ]
@@ -184,14 +189,15 @@ def _with_aliases(expr: Expr, block: Block, aliases: Mapping[str, Expr]) -> Expr
     placeholders: dict[str, Expr] = {}
 
     def hide(node: Expr) -> Expr:
-        if isinstance(node, exp.Column) and not node.table:
+        if isinstance(node, exp.Column) and node.parts[0].name.lower() in aliases:
             try:
-                block.scope.find(node)
+                block.scope.meaning(node)
             except Unresolved:
-                if node.name.lower() in aliases:
-                    mark = f"\0{len(placeholders)}"
-                    placeholders[mark] = aliases[node.name.lower()]
-                    return exp.Literal.string(mark)
+                if node.table:
+                    raise NoRule("field of an alias of the same SELECT", node) from None
+                mark = f"\0{len(placeholders)}"
+                placeholders[mark] = aliases[node.name.lower()]
+                return exp.Literal.string(mark)
         return node
 
     def show(node: Expr) -> Expr:
@@ -278,13 +284,13 @@ def _over(aggregate: Aggregate, expr: Expr, allowed: tuple[str, ...] | None = No
     """Rewrite an expression over the input into one over the aggregate's keys and measures."""
     known = (*aggregate.keys, *aggregate.measures)
 
-    def replace(node: Expr) -> Expr:
+    def grouped(node: Expr) -> Expr:
         for named in known:
             if node == named.expr:
                 return column(named.name)
         return node
 
-    rewritten = expr.copy().transform(replace)
+    rewritten = expr.copy().transform(grouped)
     if set(columns_of(rewritten)) - set(allowed or output(aggregate)):
         raise NoRule("expression over a column that is not grouped", expr)
     return rewritten
@@ -299,6 +305,6 @@ def _project(plan: Plan, items: list[_Item]) -> tuple[Plan, tuple[Output, ...]]:
             number += 1
             name = f"{item.name}{number}"
         taken.add(name.lower())
-        outputs.append(Output(item.name, name, item.certain))
+        outputs.append(Output(item.name, name, item.certain, item.type))
     named = tuple(Named(o.plan_name, i.expr) for o, i in zip(outputs, items, strict=True))
     return Project(plan, named), tuple(outputs)

@@ -25,6 +25,7 @@ from hybridview.sql.functions import (
     unknown_part,
 )
 from hybridview.sql.joins import KINDS, METHODS, common_names, is_semi, join_using, joined
+from hybridview.sql.lambdas import with_own_variables
 from hybridview.sql.nested import CLAUSES, Nested
 from hybridview.sql.relation import Cte, Ctes, Relation, refuse
 from hybridview.sql.scope import NoRule, Output, Scope, Source, Unresolved
@@ -191,7 +192,7 @@ class _Resolver:
         for index, c in enumerate(inner.columns):
             name = names[index] if index < len(names) else c.name
             plan_name = _fresh(f"{alias}.{name}", taken)
-            outputs.append(Output(name, plan_name, c.certain or index < len(names)))
+            outputs.append(Output(name, plan_name, c.certain or index < len(names), c.type))
         plan = Project(
             inner.plan,
             tuple(
@@ -212,8 +213,8 @@ class _Resolver:
             raise NoRule("aliases of some columns of a table", node)
         alias = self.unique(node.alias_or_name)
         plan = Scan(schema.name, alias, schema.names)
-        pairs = zip(names, schema.names, strict=True)
-        columns = tuple(Output(name, f"{alias}.{own}") for name, own in pairs)
+        pairs = zip(names, schema.columns, strict=True)
+        columns = tuple(Output(n, f"{alias}.{own.name}", type=own.type) for n, own in pairs)
         return plan, Scope((Source(node.alias_or_name, columns),))
 
     def expression(self, expr: Expr, scope: Scope) -> Expr:
@@ -224,10 +225,10 @@ class _Resolver:
 
         def resolved(node: Expr) -> Expr:
             if isinstance(node, exp.Column):
-                return column(scope.find(node))
+                return scope.meaning(node)
             return node
 
-        return expr.copy().transform(resolved)
+        return with_own_variables(expr).transform(resolved)
 
     def unique(self, label: str) -> str:
         # Plan columns are called alias.column: a dot in the alias could make two of them alike.

@@ -64,7 +64,10 @@ def is_subquery(node: Expr) -> bool:
     """Say whether a node is a subquery together with what asks for it."""
     if isinstance(node, exp.In):
         return node.args.get("query") is not None
-    return isinstance(node, exp.Exists | exp.Subquery)
+    # exists(xs, x -> x > 1) asks for an element of an array.
+    if isinstance(node, exp.Exists):
+        return isinstance(node.this, exp.Query)
+    return isinstance(node, exp.Subquery)
 
 
 def inside(node: Expr) -> Expr:
