@@ -33,6 +33,7 @@ LONG = (
     "in_subquery",
     "inner_join",
     "nested_aggregate",
+    "nested_values",
     "odd_names",
     "outer_join",
     "project",
@@ -44,6 +45,7 @@ LONG = (
     "three_way_join",
     "union",
     "union_all",
+    "values",
     "views_over_views",
     "window",
 )

@@ -45,6 +45,19 @@ class Empty:
 
 
 @dataclass(frozen=True, slots=True)
+class Constant:
+    """Rows that a query lists itself, as VALUES does: they never change."""
+
+    names: tuple[str, ...]
+    rows: tuple[tuple[Expr, ...], ...]
+
+    def __post_init__(self) -> None:
+        for row in self.rows:
+            if len(row) != len(self.names) or any(columns_of(value) for value in row):
+                raise PlanError(f"a constant row of {list(self.names)} reads columns, or others")
+
+
+@dataclass(frozen=True, slots=True)
 class Filter:
     """The rows for which `condition` is true."""
 
@@ -238,6 +251,7 @@ Plan = (
     Scan
     | Changes
     | Empty
+    | Constant
     | Filter
     | Project
     | Join
@@ -263,7 +277,7 @@ def output(plan: Plan) -> tuple[str, ...]:
     match plan:
         case Scan(_, alias, columns) | Changes(_, alias, columns):
             return tuple(f"{alias}.{name}" for name in columns)
-        case Empty(names) | Union(_, names) | Reference(_, names):
+        case Empty(names) | Constant(names) | Union(_, names) | Reference(_, names):
             return names
         case Filter(child, _) | Distinct(child) | Negate(child) | Restrict(child, _, _):
             return output(child)
@@ -300,7 +314,7 @@ def signed(plan: Plan) -> bool:
             return any(signed(child) for child in inputs)
         case Scan() | Empty() | Aggregate() | Distinct() | Expand() | Domain() | Partial():
             return False
-        case Reference() | Window():
+        case Reference() | Window() | Constant():
             return False
         case _:
             assert_never(plan)
@@ -309,7 +323,7 @@ def signed(plan: Plan) -> bool:
 def children(plan: Plan) -> tuple[Plan, ...]:
     """Return the inputs of a node, left to right."""
     match plan:
-        case Scan() | Changes() | Empty() | Reference():
+        case Scan() | Changes() | Empty() | Reference() | Constant():
             return ()
         case Join(left, right, _) | Outer(left, right, _) | Semi(left, right, _):
             return (left, right)

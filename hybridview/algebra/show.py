@@ -9,6 +9,7 @@ from hybridview.algebra.plan import (
     Aggregate,
     Changes,
     Consolidate,
+    Constant,
     Distinct,
     Domain,
     Empty,
@@ -51,6 +52,8 @@ def _label(plan: Plan) -> str:
             return f"Changes of {_aliased(table, alias)} ({', '.join(columns)})"
         case Empty():
             return "Empty"
+        case Constant(names, rows):
+            return f"Constant rows: {len(rows)} of ({', '.join(names)})"
         case Filter(_, condition):
             return f"Filter {_sql(condition)}"
         case Project(_, columns):

@@ -8,6 +8,7 @@ from hybridview.algebra.plan import (
     Aggregate,
     Changes,
     Consolidate,
+    Constant,
     Distinct,
     Domain,
     Empty,
@@ -50,7 +51,10 @@ Memo = dict[tuple[str, int], Plan]
 
 
 def derive(plan: Plan, batch: Batch, memo: Memo | None = None) -> Plan:
-    """Return the signed change of `plan` that `batch` causes."""
+    """Return the signed change of `plan` that `batch` causes.
+
+    What reads no changed table has no change; so constant rows, which read none, never have one.
+    """
     if not touched(plan, batch):
         return Empty(output(plan))
     memo = {} if memo is None else memo
@@ -96,6 +100,7 @@ def _derive(plan: Plan, batch: Batch, memo: Memo) -> Plan:
             | Partial()
             | Reference()
             | Empty()
+            | Constant()
         ):
             raise PlanError(f"{type(plan).__name__} has no change: normalise the plan first")
         case _:
@@ -153,6 +158,7 @@ def _before(plan: Plan, batch: Batch, memo: Memo) -> Plan:
             | Partial()
             | Reference()
             | Empty()
+            | Constant()
         ):
             raise PlanError(f"{type(plan).__name__} has no past: normalise the plan first")
         case _:

@@ -18,6 +18,7 @@ from hybridview.algebra.plan import (
     Aggregate,
     Changes,
     Consolidate,
+    Constant,
     Distinct,
     Domain,
     Empty,
@@ -94,6 +95,9 @@ def kinds(plan: Plan, recorded: Recorded) -> dict[str, Type]:
             }
         case Empty(names) | Reference(_, names):
             return dict.fromkeys(names, UNKNOWN)
+        case Constant(names, rows):
+            lists = [[kind_of(value, {}, recorded) for value in row] for row in rows]
+            return {n: _common(tuple(r[i] for r in lists)) for i, n in enumerate(names)}
         case (
             Filter(child, _)
             | Distinct(child)

@@ -18,6 +18,7 @@ from hybridview.algebra.expressions import (
 )
 from hybridview.algebra.plan import (
     Aggregate,
+    Constant,
     Distinct,
     Filter,
     Join,
@@ -176,6 +177,10 @@ def prune(plan: Plan, needed: tuple[str, ...]) -> Plan:
             kept = tuple(c for c in columns if f"{alias}.{c}" in wanted)
             # A scan needs some column to have rows; the first is as good as any.
             return Scan(table, alias, kept or columns[:1])
+        case Constant(names, rows):
+            places = [i for i, name in enumerate(names) if name in wanted] or [0]
+            kept_rows = tuple(tuple(row[i] for i in places) for row in rows)
+            return Constant(tuple(names[i] for i in places), kept_rows)
         case Filter(child, condition):
             return Filter(prune(child, (*needed, *columns_of(condition))), condition)
         case Project(child, columns):

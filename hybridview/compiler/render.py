@@ -22,6 +22,7 @@ from hybridview.algebra.plan import (
     Aggregate,
     Changes,
     Consolidate,
+    Constant,
     Distinct,
     Domain,
     Empty,
@@ -51,12 +52,15 @@ from hybridview.compiler.select import (
     Open,
     assemble,
     atom,
+    from_table,
+    from_values,
     grouped,
     named,
     number,
     parsed,
     product,
     same_group,
+    table_named,
 )
 from hybridview.schema import WEIGHT
 
@@ -164,13 +168,13 @@ class _Renderer:
     def _opened(self, plan: Plan) -> Open:
         match plan:
             case Scan(table, alias, columns):
-                return _from_table(f"{table}@new", alias, columns)
+                return from_table(f"{table}@new", alias, columns)
             case Changes(table, alias, columns):
-                found = _from_table(f"{table}@changes", alias, columns)
+                found = from_table(f"{table}@changes", alias, columns)
                 return replace(found, weight=qualified(WEIGHT, alias))
             case Reference(name, names):
                 alias = self._alias()
-                source = exp.alias_(_table(name), alias, quoted=True, table=True)
+                source = exp.alias_(table_named(name), alias, quoted=True, table=True)
                 return Open({n: qualified(n, alias) for n in names}, (source,))
             case Filter(child, condition):
                 inner = self._open(child)
@@ -196,6 +200,8 @@ class _Renderer:
             case Empty(names):
                 nothing = exp.select(*(named(exp.Null(), n) for n in names)).where("1 = 0")
                 return self._subquery(nothing, names, weighted=False)
+            case Constant():
+                return from_values(plan.names, plan.rows, self._alias())
             case (
                 Union()
                 | Aggregate()
@@ -376,15 +382,6 @@ class _Renderer:
         for arm in arms[1:]:
             query = exp.union(query, arm, distinct=False, copy=False)
         return query
-
-
-def _from_table(symbol: str, alias: str, columns: tuple[str, ...]) -> Open:
-    source = exp.alias_(_table(symbol), alias, quoted=True, table=True)
-    return Open({f"{alias}.{c}": qualified(c, alias) for c in columns}, (source,))
-
-
-def _table(symbol: str) -> exp.Table:
-    return exp.Table(this=exp.to_identifier(symbol, quoted=True))
 
 
 def text(query: Expr, pretty: bool = True) -> str:

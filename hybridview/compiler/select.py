@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from hybridview.algebra.expressions import Expr, same
+from hybridview.algebra.expressions import Expr, qualified, same
 from hybridview.compiler.identity import Type, equal
 
 
@@ -18,6 +18,26 @@ class Open:
     sources: tuple[Expr, ...]
     conditions: tuple[Expr, ...] = ()
     weight: Expr | None = None
+
+
+def from_table(symbol: str, alias: str, columns: tuple[str, ...]) -> Open:
+    """Return the columns of a table, named `alias.column`."""
+    source = exp.alias_(table_named(symbol), alias, quoted=True, table=True)
+    return Open({f"{alias}.{c}": qualified(c, alias) for c in columns}, (source,))
+
+
+def table_named(symbol: str) -> exp.Table:
+    return exp.Table(this=exp.to_identifier(symbol, quoted=True))
+
+
+def from_values(names: tuple[str, ...], rows: tuple[tuple[Expr, ...], ...], alias: str) -> Open:
+    """Return constant rows. As VALUES, not as a union: so their types are the user's."""
+    columns = [exp.to_identifier(name, quoted=True) for name in names]
+    source = exp.Values(
+        expressions=[exp.Tuple(expressions=[e.copy() for e in row]) for row in rows],
+        alias=exp.TableAlias(this=exp.to_identifier(alias), columns=columns),
+    )
+    return Open({n: qualified(n, alias) for n in names}, (source,))
 
 
 def named(expr: Expr, name: str) -> Expr:

@@ -18,8 +18,10 @@ from hybridview.algebra.plan import (
     Project,
     Scan,
     output,
+    tables,
 )
 from hybridview.schema import TableSchema
+from hybridview.sql.block import is_grouped
 from hybridview.sql.functions import (
     describe_part,
     unknown_part,
@@ -30,6 +32,7 @@ from hybridview.sql.nested import CLAUSES, Nested
 from hybridview.sql.relation import Cte, Ctes, Relation, refuse
 from hybridview.sql.scope import NoRule, Output, Scope, Source, Unresolved
 from hybridview.sql.sets import set_operation, union
+from hybridview.sql.values import one_row, values
 
 Schemas = Mapping[str, TableSchema]
 
@@ -45,7 +48,10 @@ class UnknownTable(Exception):
 
 def resolve(query: exp.Query, schemas: Schemas) -> Relation:
     """Return the plan of a query; raises NoRule, UnknownTable or Unresolved."""
-    return _Resolver(schemas).query(query, {})
+    found = _Resolver(schemas).query(query, {})
+    if not tables(found.plan):
+        raise NoRule("a query that reads no table", query)
+    return found
 
 
 def sources(query: exp.Query) -> tuple[exp.Table, ...]:
@@ -89,6 +95,8 @@ class _Resolver:
         if isinstance(node, exp.Except | exp.Intersect):
             sides = self._sides(node, self.ctes_of(node, ctes))
             return set_operation(node, *sides, self.unique)
+        if isinstance(node, exp.Values):
+            return values(node, self.expression)
         if isinstance(node, exp.Select):
             return self._select(node, self.ctes_of(node, ctes))
         raise NoRule(type(node).__name__.upper(), node)
@@ -131,7 +139,10 @@ class _Resolver:
     def from_clause(self, node: exp.Select, ctes: Ctes) -> tuple[Plan, Scope]:
         from_ = node.args.get("from_")
         if from_ is None:
-            raise NoRule("SELECT without FROM", node)
+            if node.is_star or is_grouped(node):
+                # Hidden columns are added to a grouped SELECT in front of its FROM.
+                raise NoRule("SELECT without FROM", node)
+            return one_row(self.unique), Scope(())
         plan, scope = self._source(from_.this, ctes)
         for join in node.args.get("joins") or ():
             plan, scope = self._join(join, plan, scope, ctes)
@@ -161,6 +172,8 @@ class _Resolver:
             return self._source(node.this, ctes)
         if isinstance(node, exp.Subquery):
             return self._derived(node.this, self.ctes_of(node, ctes), node)
+        if isinstance(node, exp.Values):
+            return self._derived(node, ctes, node)
         if not isinstance(node, exp.Table) or not isinstance(node.this, exp.Identifier):
             raise NoRule(describe_part(node.this if isinstance(node, exp.Table) else node), node)
         joins = node.args.get("joins") or ()
@@ -181,7 +194,7 @@ class _Resolver:
     def _derived(
         self, query: Expr, ctes: Ctes, node: Expr, cte_names: tuple[str, ...] = ()
     ) -> tuple[Plan, Scope]:
-        refuse(node, {"this", "alias", "with_"})
+        refuse(node, {"this", "alias", "with_", *(("expressions",) if node is query else ())})
         inner = self.query(query, ctes)
         label = node.alias_or_name or "derived"
         names = tuple(c.name for c in node.args["alias"].columns) if node.args.get("alias") else ()
