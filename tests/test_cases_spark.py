@@ -28,6 +28,7 @@ ALL_SCRIPTS = bool(os.environ.get("HV_ALL_CASES"))
 LONG = (
     "cross_join",
     "filter_clause",
+    "flatten",
     "global_aggregate",
     "having",
     "in_subquery",

@@ -123,7 +123,6 @@ def test_samples_are_plain_calls(sample: str) -> None:
         ("SELECT parse_json(a) AS l FROM r", None),
         ("SELECT get_json_object(a, 'b') AS l FROM r", None),
         ("SELECT some(a > 0) AS l FROM r", None),
-        ("SELECT stack(1, a) AS l FROM r", None),
     ],
 )
 def test_no_rule(query: str, operator: str | None) -> None:

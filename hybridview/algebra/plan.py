@@ -142,6 +142,24 @@ class Repeat:
 
 
 @dataclass(frozen=True, slots=True)
+class Flatten:
+    """Every row of `input` beside each row that `generator` makes of it, in columns `names`.
+
+    A row that it makes nothing of is dropped; with `outer` it is kept, NULLs beside it.
+    """
+
+    input: Plan
+    generator: Expr
+    names: tuple[str, ...]
+    outer: bool = False
+
+    def __post_init__(self) -> None:
+        _check(self.generator, self.input)
+        if set(self.names) & set(output(self.input)) or len(set(self.names)) < len(self.names):
+            raise PlanError(f"{list(self.names)} are not new columns")
+
+
+@dataclass(frozen=True, slots=True)
 class Window:
     """The rows of `input`, and `functions` of the rows that share their `partition`.
 
@@ -258,6 +276,7 @@ Plan = (
     | Outer
     | Semi
     | Repeat
+    | Flatten
     | Window
     | Union
     | Aggregate
@@ -285,6 +304,8 @@ def output(plan: Plan) -> tuple[str, ...]:
             return output(child)
         case Window(child, _, functions):
             return (*output(child), *(named.name for named in functions))
+        case Flatten(child, _, names):
+            return (*output(child), *names)
         case Project(_, columns):
             return tuple(named.name for named in columns)
         case Join(left, right, _) | Outer(left, right, _):
@@ -306,7 +327,7 @@ def signed(plan: Plan) -> bool:
             return True
         case Filter(child, _) | Project(child, _) | Restrict(child, _, _):
             return signed(child)
-        case Semi(child) | Repeat(child, _) | Outer(child):
+        case Semi(child) | Repeat(child, _) | Flatten(child) | Outer(child):
             return signed(child)
         case Join(left, right, _):
             return signed(left) or signed(right)
@@ -331,19 +352,11 @@ def children(plan: Plan) -> tuple[Plan, ...]:
             return inputs
         case Restrict(child, domain, _):
             return (child, domain)
-        case (
-            Filter(child)
-            | Project(child)
-            | Aggregate(child)
-            | Distinct(child)
-            | Negate(child)
-            | Consolidate(child)
-            | Expand(child)
-            | Domain(child)
-            | Partial(child)
-            | Repeat(child)
-            | Window(child)
-        ):
+        case Filter(child) | Project(child) | Aggregate(child) | Distinct(child) | Window(child):
+            return (child,)
+        case Consolidate(child) | Expand(child) | Domain(child) | Partial(child) | Negate(child):
+            return (child,)
+        case Repeat(child) | Flatten(child):
             return (child,)
         case _:
             assert_never(plan)

@@ -15,6 +15,7 @@ from hybridview.algebra.plan import (
     Empty,
     Expand,
     Filter,
+    Flatten,
     Join,
     Negate,
     Outer,
@@ -69,6 +70,9 @@ def _label(plan: Plan) -> str:
             return f"{what} a partner{on}"
         case Repeat(_, times):
             return f"Repeat {_sql(times)} times"
+        case Flatten(_, generator, names, outer):
+            kept = ", rows that make none kept" if outer else ""
+            return f"Flatten {_sql(generator)} as {', '.join(names)}{kept}"
         case Window(_, _, functions):
             return f"Window {_named(functions)}"
         case Union():

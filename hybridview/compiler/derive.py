@@ -14,6 +14,7 @@ from hybridview.algebra.plan import (
     Empty,
     Expand,
     Filter,
+    Flatten,
     Join,
     Negate,
     Outer,
@@ -34,6 +35,7 @@ from hybridview.compiler import rules
 from hybridview.compiler.batch import Batch, touched
 from hybridview.compiler.rules.aggregate import aggregate, plain
 from hybridview.compiler.rules.filter import filter
+from hybridview.compiler.rules.flatten import flatten
 from hybridview.compiler.rules.join import join
 from hybridview.compiler.rules.outer import outer
 from hybridview.compiler.rules.project import project
@@ -89,6 +91,8 @@ def _derive(plan: Plan, batch: Batch, memo: Memo) -> Plan:
             return window(plan, derive(child, batch, memo), before(child, batch, memo))
         case Repeat(child):
             return repeat(plan, derive(child, batch, memo))
+        case Flatten(child):
+            return flatten(plan, derive(child, batch, memo))
         case (
             Distinct()
             | Changes()
@@ -147,6 +151,8 @@ def _before(plan: Plan, batch: Batch, memo: Memo) -> Plan:
             return Window(plain(before(child, batch, memo)), partition, functions)
         case Repeat(child, times):
             return Repeat(before(child, batch, memo), times)
+        case Flatten(child, generator, names, outer_too):
+            return Flatten(before(child, batch, memo), generator, names, outer_too)
         case (
             Distinct()
             | Changes()

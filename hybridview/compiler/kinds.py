@@ -24,6 +24,7 @@ from hybridview.algebra.plan import (
     Empty,
     Expand,
     Filter,
+    Flatten,
     Join,
     Negate,
     Outer,
@@ -109,6 +110,9 @@ def kinds(plan: Plan, recorded: Recorded) -> dict[str, Type]:
             | Semi(child)
         ):
             return kinds(child, recorded)
+        case Flatten(child, generator, names):
+            below = kinds(child, recorded)
+            return {**below, **_generated(generator, names, below, recorded)}
         case Window(child, _, functions):
             below = kinds(child, recorded)
             return {**below, **_named(functions, below, recorded)}
@@ -211,6 +215,26 @@ def _kind_of(expr: Expr, below: Kinds, recorded: Recorded) -> Type:
         read = [below.get(c.name, UNKNOWN) for c in expr.find_all(exp.Column)]
         return TEXT if all(k.kind == "plain" for k in read) else UNKNOWN
     return UNKNOWN
+
+
+def _generated(
+    call: Expr, names: tuple[str, ...], below: Kinds, recorded: Recorded
+) -> dict[str, Type]:
+    """Return the types of the columns that a call makes rows of."""
+    if isinstance(call, exp.Stack):
+        found = [kind_of(value, below, recorded) for value in call.expressions]
+        # NULLs fill the last row, where values are missing.
+        columns = [(*found[i :: len(names)], NULL) for i in range(len(names))]
+        return {n: _common(c) for n, c in zip(names, columns, strict=True)}
+    whole = kind_of(call.this, below, recorded)
+    parts = whole.parts if whole.kind in ("array", "map") else ()
+    if isinstance(call, exp.Posexplode):
+        parts = (NUMBER, *parts) if parts else ()
+    if isinstance(call, exp.Inline):
+        parts = parts[0].parts if parts else ()
+    if len(parts) != len(names):
+        return dict.fromkeys(names, whole if whole in (OPAQUE, PERHAPS_COLLATED) else UNKNOWN)
+    return dict(zip(names, parts, strict=True))
 
 
 def _part(whole: Type, name: str) -> Type:

@@ -21,6 +21,7 @@ from hybridview.algebra.plan import (
     Constant,
     Distinct,
     Filter,
+    Flatten,
     Join,
     Outer,
     Plan,
@@ -102,6 +103,8 @@ def push_filters(plan: Plan) -> Plan:
         return Union(arms, plan.input.names)
     if isinstance(plan.input, Outer):
         return _push_left(plan, plan.input)
+    if isinstance(plan.input, Flatten):
+        return _push_below(plan, plan.input)
     if not isinstance(plan.input, Join):
         return plan
     join = plan.input
@@ -133,6 +136,17 @@ def _push_left(plan: Filter, join: Outer) -> Plan:
     return _filtered(replace(join, left=_filtered(join.left, below)), above)
 
 
+def _push_below(plan: Filter, flat: Flatten) -> Plan:
+    """Move the conditions on a row below what makes several of it; the others stay above."""
+    own = set(output(flat.input))
+    parts = conjuncts(plan.condition)
+    below = [c for c in parts if columns_of(c) and set(columns_of(c)) <= own]
+    if not below:
+        return plan
+    above = [c for c in parts if c not in below]
+    return _filtered(replace(flat, input=_filtered(flat.input, below)), above)
+
+
 def _filtered_arm(arm: Plan, plan: Filter) -> Plan:
     """Move a condition over a union's columns into one of its arms."""
     meaning = {n: column(m) for n, m in zip(output(plan.input), output(arm), strict=True)}
@@ -155,7 +169,7 @@ PASSES: tuple[Rewrite, ...] = (
 
 def _bottom_up(plan: Plan, rewrite: Rewrite) -> Plan:
     match plan:
-        case Filter() | Project() | Aggregate() | Distinct() | Repeat() | Window():
+        case Filter() | Project() | Aggregate() | Distinct() | Repeat() | Flatten() | Window():
             rebuilt: Plan = replace(plan, input=_bottom_up(plan.input, rewrite))
         case Join() | Outer() | Semi():
             rebuilt = replace(
@@ -201,6 +215,9 @@ def prune(plan: Plan, needed: tuple[str, ...]) -> Plan:
             return replace(plan, left=prune(left, own), right=prune(right, other))
         case Repeat(child, times):
             return Repeat(prune(child, (*needed, *columns_of(times))), times)
+        case Flatten(child, generator):
+            reads = (*needed, *columns_of(generator))
+            return replace(plan, input=prune(child, tuple(n for n in reads if n in output(child))))
         case Window(child, partition, functions):
             called = tuple(f for f in functions if f.name in wanted)
             if not called:

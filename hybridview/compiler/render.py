@@ -28,6 +28,7 @@ from hybridview.algebra.plan import (
     Empty,
     Expand,
     Filter,
+    Flatten,
     Join,
     Negate,
     Outer,
@@ -59,12 +60,14 @@ from hybridview.compiler.select import (
     number,
     parsed,
     product,
+    repeated,
     same_group,
     table_named,
+    with_lateral_view,
 )
 from hybridview.schema import WEIGHT
 
-COPY = "__hv_copy"
+MADE = "__hv_made_"
 
 
 def render(
@@ -191,6 +194,8 @@ class _Renderer:
                 return self._semi(plan)
             case Repeat():
                 return self._subquery(self._repeat(plan), output(plan), weighted=signed(plan))
+            case Flatten():
+                return self._subquery(self._flatten(plan), output(plan), weighted=signed(plan))
             case Restrict():
                 return self._restrict(plan)
             case Negate(child):
@@ -285,16 +290,19 @@ class _Renderer:
         return assemble(exp.select(*chosen), inner)
 
     def _repeat(self, plan: Repeat) -> exp.Select:
-        below = self._open(plan.input)
-        closed = self._close(below, plan.input)
+        closed = self._close(self._open(plan.input), plan.input)
         inner = self._subquery(closed, output(plan), weighted=signed(plan))
         times = exp.cast(substitute(plan.times, inner.columns), "bigint")
-        copies = exp.Explode(this=exp.GenerateSeries(start=number(1), end=times, step=None))
-        chosen = [named(inner.columns[n], n) for n in output(plan)]
-        if inner.weight is not None:
-            chosen.append(named(inner.weight, WEIGHT))
-        query = assemble(exp.select(*chosen, named(copies, COPY)), inner)
-        return query.where(exp.GT(this=times.copy(), expression=number(0)))
+        return repeated(self._close(inner, plan), times)
+
+    def _flatten(self, plan: Flatten) -> exp.Select:
+        # A row is made several before anything above sees it, so it has a SELECT of its own.
+        inner = self._whole_part(plan.input)
+        made = {n: exp.to_identifier(f"{MADE}{i}") for i, n in enumerate(plan.names)}
+        columns = {n: exp.Column(this=name.copy()) for n, name in made.items()}
+        query = self._close(replace(inner, columns={**inner.columns, **columns}), plan)
+        call = substitute(plan.generator, inner.columns)
+        return with_lateral_view(query, call, self._alias(), made.values(), plan.outer)
 
     def _restrict(self, plan: Restrict) -> Open:
         inner, domain = self._open(plan.input), self._open(plan.domain)
@@ -359,12 +367,7 @@ class _Renderer:
     def _expand(self, plan: Expand) -> exp.Select:
         inner = self._subquery(self.query(plan.input), output(plan), weighted=True)
         assert inner.weight is not None
-        copies = exp.Explode(
-            this=exp.GenerateSeries(start=number(1), end=inner.weight.copy(), step=None)
-        )
-        chosen = [named(inner.columns[n], n) for n in output(plan)]
-        query = assemble(exp.select(*chosen, named(copies, COPY)), inner)
-        return query.where(exp.GT(this=inner.weight.copy(), expression=number(0)))
+        return repeated(self._close(inner, plan), inner.weight)
 
     def _union(self, plan: Union) -> exp.Query:
         arms: list[exp.Query] = []

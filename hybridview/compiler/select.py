@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sqlglot import exp
 
 from hybridview.algebra.expressions import Expr, qualified, same
 from hybridview.compiler.identity import Type, equal
+
+COPY = "__hv_copy"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,4 +96,21 @@ def assemble(query: exp.Select, opened: Open) -> exp.Select:
             query = query.join(source, join_type="cross", copy=False)
     if placed[0]:
         query = query.where(*placed[0], copy=False)
+    return query
+
+
+def repeated(query: exp.Select, times: Expr) -> exp.Select:
+    """Write out every row of a SELECT as many times as it says; not at all for 0 or less."""
+    copies = exp.Explode(this=exp.GenerateSeries(start=number(1), end=times.copy(), step=None))
+    query = query.select(named(copies, COPY), copy=False)
+    return query.where(exp.GT(this=times.copy(), expression=number(0)), copy=False)
+
+
+def with_lateral_view(
+    query: exp.Select, call: Expr, alias: str, names: Iterable[exp.Identifier], outer: bool
+) -> exp.Select:
+    """Add LATERAL VIEW; its columns are in reach of the whole SELECT."""
+    columns = [name.copy() for name in names]
+    view = exp.TableAlias(this=exp.to_identifier(alias), columns=columns)
+    query.append("laterals", exp.Lateral(this=call, view=True, outer=outer, alias=view))
     return query

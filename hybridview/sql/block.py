@@ -8,9 +8,11 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from hybridview.algebra.expressions import Expr, Named, column, columns_of
-from hybridview.algebra.plan import Aggregate, Filter, Plan, Project, Window, output
+from hybridview.algebra.plan import Aggregate, Filter, Flatten, Plan, Project, Window, output
+from hybridview.schema import HIDDEN
 from hybridview.sql.fields import struct_type
 from hybridview.sql.functions import is_aggregate
+from hybridview.sql.generators import column_names, generator, is_generator
 from hybridview.sql.scope import NoRule, Output, Scope, Unresolved
 
 
@@ -45,7 +47,8 @@ def select_list(block: Block, plan: Plan) -> tuple[Plan, tuple[Output, ...], Spe
     The spelling is None if the SELECT groups nothing itself: an aggregate below it belongs to
     another SELECT, to which no hidden column can be added.
     """
-    items = _items(block)
+    plan, made = _generate(block, plan)
+    items = _items(block, made)
     having_node = block.node.args.get("having")
     named = {item.name.lower(): item.expr for item in items if item.certain}
     having = _with_aliases(having_node.this, block, named) if having_node is not None else None
@@ -144,10 +147,39 @@ def _spelling(block: Block, group: exp.Group | None) -> Spelling:
     return found
 
 
-def _items(block: Block) -> list[_Item]:
+def _generate(block: Block, plan: Plan) -> tuple[Plan, dict[int, list[_Item]]]:
+    """Make the rows of explode(...) in the list; return its columns by the id of its node.
+
+    Spark takes one such call in a list, and none inside another expression.
+    """
+    listed = [(node, node.this if _is_alias(node) else node) for node in block.node.expressions]
+    calls = [(node, call) for node, call in listed if is_generator(call)]
+    if not calls:
+        return plan, {}
+    beside = block.node.find(exp.Window) or block.node.args.get("qualify")
+    if len(calls) > 1 or beside or is_grouped(block.node):
+        raise NoRule("generator beside others, windows or groups", calls[0][0])
+    node, call = calls[0]
+    found = generator(call, block.expression, block.scope)
+    given = tuple(part.name for part in node.expressions) if isinstance(node, exp.Aliases) else ()
+    names = column_names(found, given or ((node.alias,) if node.alias else ()), node)
+    items = [_Item(n, _is_alias(node), column(f"{HIDDEN}made.{n}")) for n in names]
+    flat = Flatten(plan, found.call, tuple(i.expr.name for i in items), found.outer)
+    return flat, {id(node): items}
+
+
+def _is_alias(node: Expr) -> bool:
+    return isinstance(node, exp.Alias | exp.Aliases)
+
+
+def _items(block: Block, made: Mapping[int, list[_Item]]) -> list[_Item]:
+    """Return the output columns; `made` are those of a call that makes rows."""
     items: list[_Item] = []
     aliases: dict[str, Expr] = {}
     for node in block.node.expressions:
+        if id(node) in made:
+            items += made[id(node)]
+            continue
         inner = node.this if isinstance(node, exp.Alias) else node
         if isinstance(inner, exp.Star) or (
             isinstance(inner, exp.Column) and isinstance(inner.this, exp.Star)

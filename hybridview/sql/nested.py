@@ -20,12 +20,13 @@ from hybridview.algebra.expressions import (
 from hybridview.algebra.plan import Filter, Plan, Project, output
 from hybridview.sql.block import Block, Spelling, is_grouped, select_list
 from hybridview.sql.functions import is_aggregate, with_plain_calls
+from hybridview.sql.generators import is_generator
 from hybridview.sql.relation import Ctes, Relation, refuse
 from hybridview.sql.scope import PLAN, NoRule, Output, Scope, Unresolved
 from hybridview.sql.subquery import Inner, inside, is_subquery, keep, marked, with_value
 
 CLAUSES = {
-    *("from_", "joins", "where", "group", "having", "distinct", "order", "with_"),
+    *("from_", "joins", "laterals", "where", "group", "having", "distinct", "order", "with_"),
     *("expressions", "kind", "hint", "operation_modifiers", "qualify"),
 }
 """The clauses of a SELECT that are handled."""
@@ -169,6 +170,8 @@ class Nested:
     def _rows(self, node: Expr, ctes: Ctes, outer: Scope, only_rows: bool) -> Inner | None:
         """Return the rows of a plain SELECT before its list; None if it is resolved as a whole."""
         if not isinstance(node, exp.Select):
+            return None
+        if any(is_generator(part) for listed in node.expressions for part in listed.walk()):
             return None
         grouped = is_grouped(node)
         whole = any(node.args.get(part) for part in ("group", "having", "limit", "offset"))

@@ -14,6 +14,7 @@ from hybridview.algebra.expressions import (
 )
 from hybridview.algebra.plan import (
     Distinct,
+    Filter,
     Plan,
     Project,
     Scan,
@@ -28,6 +29,7 @@ from hybridview.sql.functions import (
 )
 from hybridview.sql.joins import KINDS, METHODS, common_names, is_semi, join_using, joined
 from hybridview.sql.lambdas import with_own_variables
+from hybridview.sql.lateral import lateral
 from hybridview.sql.nested import CLAUSES, Nested
 from hybridview.sql.relation import Cte, Ctes, Relation, refuse
 from hybridview.sql.scope import NoRule, Output, Scope, Source, Unresolved
@@ -146,6 +148,8 @@ class _Resolver:
         plan, scope = self._source(from_.this, ctes)
         for join in node.args.get("joins") or ():
             plan, scope = self._join(join, plan, scope, ctes)
+        for view in node.args.get("laterals") or ():
+            plan, scope = lateral(view, plan, scope, self.expression, self.unique)
         return plan, scope
 
     def _join(self, join: exp.Join, plan: Plan, scope: Scope, ctes: Ctes) -> tuple[Plan, Scope]:
@@ -155,6 +159,8 @@ class _Resolver:
         if kind not in KINDS or method not in METHODS:
             raise NoRule(" ".join(w for w in (method, side, kind, "JOIN") if w), join)
         refuse(join, {"this", "kind", "side", "method", "on", "using"})
+        if isinstance(join.this, exp.Lateral):
+            return self._lateral(join, join.this, plan, scope)
         right, right_scope = self._source(join.this, ctes)
         using = [name.name for name in join.args.get("using") or ()]
         if method == "NATURAL":
@@ -165,6 +171,21 @@ class _Resolver:
         on = join.args.get("on")
         condition = self.expression(on, both) if on is not None else None
         return joined(plan, right, condition, side, kind), scope if is_semi(kind) else both
+
+    def _lateral(
+        self, join: exp.Join, node: exp.Lateral, plan: Plan, scope: Scope
+    ) -> tuple[Plan, Scope]:
+        """Join rows that a call makes of each row before it."""
+        side, on = join.args.get("side") or "", join.args.get("on")
+        always = on is None or on == exp.true()
+        if join.args.get("using") or join.args.get("method") or side not in ("", "LEFT"):
+            raise NoRule("this join with LATERAL", join)
+        if not (always or side == "") or is_semi((join.args.get("kind") or "").upper()):
+            raise NoRule("this join with LATERAL", join)
+        plan, scope = lateral(node, plan, scope, self.expression, self.unique, side == "LEFT")
+        if on is None or always:
+            return plan, scope
+        return Filter(plan, self.expression(on, scope)), scope
 
     def _source(self, node: Expr, ctes: Ctes) -> tuple[Plan, Scope]:
         if isinstance(node, exp.Subquery) and isinstance(node.this, exp.Table):

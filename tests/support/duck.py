@@ -15,6 +15,7 @@ from typing import Any
 
 import duckdb
 import sqlglot
+from sqlglot import exp
 
 from hybridview.algebra.expressions import Named
 from hybridview.algebra.plan import Project, tables
@@ -53,7 +54,22 @@ def connect() -> Any:
 @lru_cache(maxsize=1000)
 def to_duck(sql: str) -> str:
     """Translate Spark SQL."""
-    return sqlglot.transpile(sql, read="spark", write="duckdb")[0]
+    return sqlglot.parse_one(sql, read="spark").transform(_keep_rows).sql(dialect="duckdb")
+
+
+def _keep_rows(node: exp.Expr) -> exp.Expr:
+    """Make LATERAL VIEW OUTER explode(xs) and explode_outer(xs) keep rows; sqlglot drops OUTER."""
+    outer = isinstance(node, exp.Lateral) and node.args.get("outer")
+    call = node.this if outer else node
+    if isinstance(call, exp.Explode) and (outer or isinstance(call, exp.ExplodeOuter)):
+        assert not isinstance(call, exp.Posexplode), "the position of a kept row is NULL"
+        some = exp.func("cardinality", call.this.copy()) > 0
+        one = exp.Array(expressions=[exp.Null()])
+        plain = exp.Explode(this=exp.Case().when(some, call.this.copy()).else_(one))
+        if not outer:
+            return plain
+        node.set("this", plain)
+    return node
 
 
 def schema(name: str, **columns: str) -> TableSchema:
