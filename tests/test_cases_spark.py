@@ -37,6 +37,7 @@ LONG = (
     "nested_values",
     "odd_names",
     "outer_join",
+    "pivot",
     "project",
     "scalar_subquery",
     "self_join",

@@ -31,6 +31,7 @@ from hybridview.sql.joins import KINDS, METHODS, common_names, is_semi, join_usi
 from hybridview.sql.lambdas import with_own_variables
 from hybridview.sql.lateral import lateral
 from hybridview.sql.nested import CLAUSES, Nested
+from hybridview.sql.pivot import pivoted
 from hybridview.sql.relation import Cte, Ctes, Relation, refuse
 from hybridview.sql.scope import NoRule, Output, Scope, Source, Unresolved
 from hybridview.sql.sets import set_operation, union
@@ -159,6 +160,9 @@ class _Resolver:
         if kind not in KINDS or method not in METHODS:
             raise NoRule(" ".join(w for w in (method, side, kind, "JOIN") if w), join)
         refuse(join, {"this", "kind", "side", "method", "on", "using"})
+        if join.this.args.get("pivots"):
+            # It would turn all that stands before it, joins included.
+            raise NoRule("PIVOT after a join", join)
         if isinstance(join.this, exp.Lateral):
             return self._lateral(join, join.this, plan, scope)
         right, right_scope = self._source(join.this, ctes)
@@ -188,6 +192,14 @@ class _Resolver:
         return Filter(plan, self.expression(on, scope)), scope
 
     def _source(self, node: Expr, ctes: Ctes) -> tuple[Plan, Scope]:
+        pivots = node.args.get("pivots")
+        if pivots and not node.args.get("joins"):
+            alone = node.copy()
+            alone.set("pivots", None)
+            plan, scope = self._source(alone, ctes)
+            for pivot in pivots:
+                plan, scope = pivoted(pivot, plan, scope, self.expression, self.unique)
+            return plan, scope
         if isinstance(node, exp.Subquery) and isinstance(node.this, exp.Table):
             refuse(node, {"this"})
             return self._source(node.this, ctes)
