@@ -33,6 +33,7 @@ LONG = (
     "having",
     "in_subquery",
     "inner_join",
+    "lateral_subquery",
     "nested_aggregate",
     "nested_values",
     "odd_names",

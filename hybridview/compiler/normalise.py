@@ -105,6 +105,10 @@ def push_filters(plan: Plan) -> Plan:
         return _push_left(plan, plan.input)
     if isinstance(plan.input, Flatten):
         return _push_below(plan, plan.input)
+    if isinstance(plan.input, Filter) and isinstance(plan.input.input, Flatten):
+        both = conjunction((plan.input.condition, plan.condition))
+        assert both is not None
+        return Filter(plan.input.input, both)
     if not isinstance(plan.input, Join):
         return plan
     join = plan.input

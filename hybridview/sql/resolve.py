@@ -164,7 +164,7 @@ class _Resolver:
             # It would turn all that stands before it, joins included.
             raise NoRule("PIVOT after a join", join)
         if isinstance(join.this, exp.Lateral):
-            return self._lateral(join, join.this, plan, scope)
+            return self._lateral(join, join.this, plan, scope, ctes)
         right, right_scope = self._source(join.this, ctes)
         using = [name.name for name in join.args.get("using") or ()]
         if method == "NATURAL":
@@ -177,16 +177,19 @@ class _Resolver:
         return joined(plan, right, condition, side, kind), scope if is_semi(kind) else both
 
     def _lateral(
-        self, join: exp.Join, node: exp.Lateral, plan: Plan, scope: Scope
+        self, join: exp.Join, node: exp.Lateral, plan: Plan, scope: Scope, ctes: Ctes
     ) -> tuple[Plan, Scope]:
-        """Join rows that a call makes of each row before it."""
+        """Join rows that a call or a subquery makes of each row before it."""
         side, on = join.args.get("side") or "", join.args.get("on")
         always = on is None or on == exp.true()
         if join.args.get("using") or join.args.get("method") or side not in ("", "LEFT"):
             raise NoRule("this join with LATERAL", join)
         if not (always or side == "") or is_semi((join.args.get("kind") or "").upper()):
             raise NoRule("this join with LATERAL", join)
-        plan, scope = lateral(node, plan, scope, self.expression, self.unique, side == "LEFT")
+        if isinstance(node.this, exp.Subquery):
+            plan, scope = Nested(self).lateral(node, plan, scope, ctes, side == "LEFT")
+        else:
+            plan, scope = lateral(node, plan, scope, self.expression, self.unique, side == "LEFT")
         if on is None or always:
             return plan, scope
         return Filter(plan, self.expression(on, scope)), scope
