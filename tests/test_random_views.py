@@ -78,6 +78,11 @@ FEATURES = {
     "window": r"OVER \(",
     "QUALIFY": "QUALIFY",
     "FILTER": r"FILTER \(",
+    "VALUES": r"VALUES \(",
+    "LATERAL VIEW": "LATERAL VIEW explode",
+    "LATERAL VIEW OUTER": "LATERAL VIEW OUTER explode",
+    "lambda": "e -> ",
+    "array": "element_at",
 }
 """What the views of a run must show somewhere, as patterns of their text."""
 
