@@ -68,6 +68,14 @@ def test_a_call_in_the_list() -> None:
     assert not flatten_of("SELECT explode(xs) AS y FROM n").outer
 
 
+def test_types_are_known_as_far_as_those_of_the_argument() -> None:
+    assert outputs("SELECT explode(m) FROM n") == ["key", "value"]
+    assert outputs("SELECT posexplode(m) FROM n") == ["pos", "key", "value"]
+    assert outputs("SELECT inline(xs) FROM n") == ["x"]
+    assert outputs("SELECT item.x FROM n LATERAL VIEW explode(xs) e AS item") == ["x"]
+    assert outputs("SELECT q.e.x FROM (SELECT explode(xs) AS e FROM n) AS q") == ["x"]
+
+
 def test_lateral_in_from_is_the_same() -> None:
     view = flatten_of("SELECT y FROM n LATERAL VIEW explode(xs) e AS y")
     assert flatten_of("SELECT y FROM n, LATERAL explode(n.xs) AS e(y)") == view
@@ -103,8 +111,9 @@ def test_conditions_on_a_row_are_pushed_below() -> None:
         ("SELECT explode(array(max(a))) AS x FROM r", "generator beside"),
         ("SELECT explode(array(a)) AS x, rank() OVER (PARTITION BY k ORDER BY a) AS y FROM r", ""),
         ("SELECT explode(array(a)) + 1 AS x FROM r", "function explode"),
-        ("SELECT e.* FROM n LATERAL VIEW inline(xs) e", "columns of a generator that have no"),
-        ("SELECT explode(m) FROM n", "columns of a generator that have no names"),
+        ("SELECT inline(array(k)) FROM n", "columns of a generator that have no names"),
+        ("SELECT explode(from_json('[1]', 'array<int>')) FROM n", "columns of a generator"),
+        ("SELECT e.x FROM n LATERAL VIEW explode(m) e AS e, f", "struct field reference"),
         ("SELECT k FROM n LATERAL VIEW explode(xs) e AS a, b, c", "columns of a generator"),
         ("SELECT k FROM n LATERAL VIEW explode(xs) e AS a, b", "columns of a generator that do"),
         ("SELECT k FROM n LATERAL VIEW stack(k, 1, 2) e", "stack of a computed number"),

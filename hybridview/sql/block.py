@@ -163,7 +163,10 @@ def _generate(block: Block, plan: Plan) -> tuple[Plan, dict[int, list[_Item]]]:
     found = generator(call, block.expression, block.scope)
     given = tuple(part.name for part in node.expressions) if isinstance(node, exp.Aliases) else ()
     names = column_names(found, given or ((node.alias,) if node.alias else ()), node)
-    items = [_Item(n, _is_alias(node), column(f"{HIDDEN}made.{n}")) for n in names]
+    items = [
+        _Item(n, _is_alias(node), column(f"{HIDDEN}made.{n}"), found.type_of(i))
+        for i, n in enumerate(names)
+    ]
     flat = Flatten(plan, found.call, tuple(i.expr.name for i in items), found.outer)
     return flat, {id(node): items}
 

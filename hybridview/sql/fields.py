@@ -1,8 +1,6 @@
-"""A struct's type in Spark's spelling + a field's name -> the field's own name and type."""
+"""A type in Spark's spelling -> what is inside: a struct's fields, the elements of others."""
 
 from __future__ import annotations
-
-from collections.abc import Iterator
 
 from sqlglot import exp
 
@@ -16,11 +14,21 @@ def field(kind: str, name: str) -> tuple[str, str] | None:
 
     Names compare without case, as in Spark; a name that two fields have means neither.
     """
-    text = kind.strip()
-    if not (text.lower().startswith(START) and text.endswith(">")):
-        return None
-    found = [part for part in _fields(text[len(START) : -1]) if part[0].lower() == name.lower()]
+    found = [part for part in fields(kind) if part[0].lower() == name.lower()]
     return found[0] if len(found) == 1 else None
+
+
+def fields(kind: str) -> tuple[tuple[str, str], ...]:
+    """Return the names and types of a struct's fields; () if the type is no struct."""
+    inside = _inside(kind, START)
+    return tuple(_named(part) for part in _split(inside, ",")) if inside else ()
+
+
+def elements(kind: str) -> tuple[str, ...]:
+    """Return the type of an array's elements, or of a map's keys and values; () for others."""
+    if _inside(kind, "array<"):
+        return (_inside(kind, "array<"),)
+    return tuple(part.strip() for part in _split(_inside(kind, "map<"), ",") if part)
 
 
 def struct_type(expr: Expr) -> str:
@@ -31,14 +39,19 @@ def struct_type(expr: Expr) -> str:
     return START + ",".join(f"`{name}`:" for name in names) + ">"
 
 
-def _fields(text: str) -> Iterator[tuple[str, str]]:
-    """Yield the name and type of each of `a:int,b:array<int>`."""
-    for part in _split(text, ","):
-        name, *kind = _split(part, ":", 1)
-        bare = name.strip()
-        if bare.startswith("`") and bare.endswith("`"):
-            bare = bare[1:-1].replace("``", "`")
-        yield bare, "".join(kind).strip()
+def _inside(kind: str, start: str) -> str:
+    """Return what stands between a word with `<` and its `>`; "" for another word."""
+    text = kind.strip()
+    return text[len(start) : -1] if text.lower().startswith(start) and text.endswith(">") else ""
+
+
+def _named(text: str) -> tuple[str, str]:
+    """Read `a:int`; the name may stand in backticks."""
+    name, *kind = _split(text, ":", 1)
+    bare = name.strip()
+    if bare.startswith("`") and bare.endswith("`"):
+        bare = bare[1:-1].replace("``", "`")
+    return bare, "".join(kind).strip()
 
 
 def _split(text: str, sign: str, most: int = -1) -> list[str]:

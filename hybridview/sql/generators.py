@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from hybridview.algebra.expressions import Expr
+from hybridview.sql.fields import elements, fields
 from hybridview.sql.functions import describe_part, is_aggregate
 from hybridview.sql.scope import NoRule, Scope
 
@@ -29,6 +30,11 @@ class Generator:
     call: Expr
     names: tuple[str, ...]
     outer: bool
+    types: tuple[str, ...] = ()
+    """The types of its columns, where those of its argument are known."""
+
+    def type_of(self, place: int) -> str:
+        return self.types[place] if self.types else ""
 
 
 def is_generator(node: Expr) -> bool:
@@ -45,14 +51,18 @@ def generator(node: Expr, expression: Expression, scope: Scope) -> Generator:
     if node.expressions:
         raise NoRule(describe_part(node), node)
     argument = expression(node.this)
+    parts = elements(scope.type_of(argument))
+    if isinstance(argument, exp.Array | exp.RegexpSplit | exp.GenerateSeries):
+        parts = ("",)
     if isinstance(node, exp.Inline):
-        return Generator(exp.Inline(this=argument), (), outer)
-    array = isinstance(argument, exp.Array | exp.RegexpSplit | exp.GenerateSeries)
-    kind = scope.type_of(argument).lower()
-    names = ("col",) if array or kind.startswith("array<") else ()
+        inner = fields(parts[0]) if len(parts) == 1 else ()
+        names, types = tuple(n for n, _ in inner), tuple(t for _, t in inner)
+        return Generator(exp.Inline(this=argument), names, outer, types)
+    names = {0: (), 1: ("col",), 2: ("key", "value")}[len(parts)]
     if isinstance(node, exp.Posexplode):
-        return Generator(exp.Posexplode(this=argument), ("pos", *names) if names else (), outer)
-    return Generator(exp.Explode(this=argument), names, outer)
+        names, parts = (("pos", *names), ("int", *parts)) if parts else ((), ())
+        return Generator(exp.Posexplode(this=argument), names, outer, parts)
+    return Generator(exp.Explode(this=argument), names, outer, parts)
 
 
 def _stack(node: exp.Stack, expression: Expression) -> Generator:

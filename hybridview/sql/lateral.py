@@ -31,7 +31,10 @@ def lateral(
     alias = node.args.get("alias")
     names = column_names(found, tuple(c.name for c in alias.columns) if alias else (), node)
     label = unique(node.alias or "lateral")
-    outputs = tuple(Output(name, f"{label}.{name}", bool(alias)) for name in names)
+    outputs = tuple(
+        Output(name, f"{label}.{name}", bool(alias), found.type_of(i))
+        for i, name in enumerate(names)
+    )
     if len({o.plan_name.lower() for o in outputs}) != len(outputs):
         raise NoRule("columns of a generator with equal names", node)
     outer = keeps or found.outer or bool(node.args.get("outer"))

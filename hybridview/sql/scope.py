@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from hybridview.algebra.expressions import Expr, column
-from hybridview.sql.fields import field
+from hybridview.sql.fields import elements, field
 
 PLAN = "\0"
 """The qualifier of a reference that is a plan column already."""
@@ -125,7 +125,14 @@ class Scope:
         ]
 
     def type_of(self, expr: Expr) -> str:
-        """Return the type of a plan expression that is a column of a source; else ""."""
+        """Return the type of a plan column, a field or an element of one; "" if it is not known."""
+        if isinstance(expr, exp.Paren):
+            return self.type_of(expr.this)
+        if isinstance(expr, exp.Dot):
+            found = field(self.type_of(expr.this), expr.expression.name)
+            return found[1] if found else ""
+        if isinstance(expr, exp.Bracket):
+            return (elements(self.type_of(expr.this)) or ("",))[-1]
         if not isinstance(expr, exp.Column):
             return ""
         every = (c for source in self.sources for c in source.columns)
