@@ -62,6 +62,11 @@ def test_one_that_aggregates_has_one_row_always() -> None:
             "SELECT r.k FROM r, LATERAL (SELECT s.b FROM s JOIN u ON u.k = r.a) AS l",
             "correlated subquery",
         ),
+        # An aggregate without GROUP BY always has a row.
+        ("SELECT k FROM r WHERE EXISTS (SELECT max(b) FROM s WHERE s.k = r.k)", "aggregate in"),
+        ("SELECT k FROM r WHERE a NOT IN (SELECT max(b) FROM s WHERE s.k = r.k)", "aggregate in"),
+        ("SELECT k FROM r WHERE a IN (SELECT count(*) FROM s WHERE s.k = r.k)", "aggregate in"),
+        ("SELECT k, a IN (SELECT max(b) FROM s WHERE s.k = r.k) AS i FROM r", "aggregate in"),
         # Equal rows are one row here, and more than one would be an error.
         ("SELECT (SELECT DISTINCT b FROM s WHERE s.k = r.k) AS d FROM r", "correlated subquery"),
     ],
@@ -69,4 +74,4 @@ def test_one_that_aggregates_has_one_row_always() -> None:
 def test_no_rule(query: str, operator: str | None) -> None:
     with pytest.raises(NoRule) as caught:
         relation(query)
-    assert operator in (None, caught.value.operator)
+    assert caught.value.operator.startswith(operator or "")

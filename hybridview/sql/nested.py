@@ -23,7 +23,16 @@ from hybridview.sql.functions import is_aggregate, with_plain_calls
 from hybridview.sql.generators import is_generator
 from hybridview.sql.relation import Ctes, Relation, refuse
 from hybridview.sql.scope import PLAN, NoRule, Output, Scope, Source, Unresolved
-from hybridview.sql.subquery import Inner, beside, inside, is_subquery, keep, marked, with_value
+from hybridview.sql.subquery import (
+    Inner,
+    beside,
+    inside,
+    is_subquery,
+    keep,
+    marked,
+    over_nothing,
+    with_value,
+)
 
 CLAUSES = {
     *("from_", "joins", "laterals", "where", "group", "having", "distinct", "order", "with_"),
@@ -94,6 +103,8 @@ class Nested:
         if isinstance(asked, exp.Exists | exp.In) and is_subquery(asked):
             inner = self._inner(asked, scope, ctes, plan)
             sought = self._sought(asked, scope) if isinstance(asked, exp.In) else None
+            if inner.aggregated:
+                return self._equal(plan, inner, None if negated else sought, asked)
             return keep(plan, inner, sought, negated)
         rewritten = condition.copy()
         for found in _topmost_subqueries(rewritten):
@@ -104,6 +115,18 @@ class Nested:
             else:
                 found.replace(_stand_in(name))
         return Filter(plan, self.around.expression(rewritten, scope))
+
+    def _equal(self, plan: Plan, inner: Inner, sought: Expr | None, node: Expr) -> Plan:
+        """Keep the rows whose value is that of an aggregate: IN, of one row always.
+
+        Only one that is NULL over nothing: for Spark a count of nothing was no row for long.
+        """
+        item = inner.items[0]
+        if sought is None or len(inner.items) > 1 or over_nothing(item) != exp.Null():
+            raise NoRule("aggregate in EXISTS, NOT IN or IN", node)
+        name = self.around.unique("subquery")
+        plan = with_value(plan, inner, name, self._column)
+        return Filter(plan, exp.EQ(this=exp.Paren(this=sought), expression=column(name)))
 
     def lateral(
         self, node: exp.Lateral, plan: Plan, scope: Scope, ctes: Ctes, keeps: bool
@@ -147,6 +170,8 @@ class Nested:
         inner = self._inner(node, scope, ctes, plan, over)
         if isinstance(node, exp.Subquery):
             return with_value(plan, inner, name, self._column)
+        if inner.aggregated:
+            raise NoRule("aggregate in EXISTS, NOT IN or IN", node)
         sought = over(self._sought(node, scope)) if isinstance(node, exp.In) else None
         return marked(plan, inner, sought, name, negated)
 
