@@ -7,6 +7,9 @@ import pytest
 from hybridview.algebra.plan import Filter, Flatten, Plan, output, walk
 from hybridview.algebra.show import show
 from hybridview.compiler import derive as derive_module
+from hybridview.compiler.kinds import Recorded
+from hybridview.compiler.layout import lay_out
+from hybridview.compiler.matching import cannot_match
 from hybridview.compiler.normalise import normalise
 from hybridview.sql.resolve import rename
 from hybridview.sql.scope import NoRule
@@ -45,6 +48,13 @@ def test_a_wrong_rule_gives_wrong_rows(wrong: object, monkeypatch: pytest.Monkey
     assert is_right(KEPT)
     monkeypatch.setattr(derive_module, "flatten", wrong)
     assert not is_right(KEPT)
+
+
+def test_rows_with_maps_are_not_compared() -> None:
+    query = "SELECT k FROM n LATERAL VIEW explode(array(map('a', k))) e AS y WHERE y['a'] > 1"
+    plan = normalise(rename(relation(query), ("k",)))
+    layout = lay_out(plan, {}, None, False)
+    assert "MAP or VARIANT" in (cannot_match(plan, layout, Recorded()) or "")
 
 
 # Names and columns
