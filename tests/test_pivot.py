@@ -86,6 +86,8 @@ def test_unpivot_makes_rows_of_columns() -> None:
         ("SELECT * FROM t PIVOT (sum(x) FOR k IN ('a', 'a' AS b))", "PIVOT of equal values"),
         ("SELECT * FROM t PIVOT (first(x) FOR k IN ('a'))", "PIVOT with other calls"),
         ("SELECT * FROM t PIVOT (sum(DISTINCT x) FOR k IN ('a'))", "PIVOT with other calls"),
+        ("SELECT * FROM t PIVOT (count(x), max(k) FOR n IN (1))", "PIVOT that counts beside"),
+        ("SELECT * FROM t PIVOT (count(x), sum(x + 1) FOR n IN (1))", "PIVOT that counts beside"),
         ("SELECT * FROM t PIVOT (sum(x) FOR (k, y) IN (('a', 1)))", "PIVOT of several columns"),
         ("SELECT * FROM (SELECT x, k FROM t) PIVOT (sum(x) FOR k IN ('a'))", "PIVOT without other"),
         ("SELECT * FROM s JOIN t PIVOT (sum(x) FOR k IN ('a'))", "PIVOT after a join"),

@@ -43,7 +43,8 @@ def _pivot(
 ) -> tuple[Plan, Scope]:
     """Group by all columns that PIVOT does not name; each value gets its own aggregates.
 
-    As in Spark a value without rows in a group has NULL for all its aggregates, counts too.
+    As in Spark a value without rows in a group has NULL for all its aggregates, counts too; but a
+    count of 0 beside an aggregate that is no number.
     """
     naming = {"columns", "identify_pivot_strings", "prefixed_pivot_columns", "pivot_column_naming"}
     refuse(node, {"expressions", "fields", *naming})
@@ -52,6 +53,10 @@ def _pivot(
     turned = expression(field.this, scope)
     kind = scope.type_of(turned)
     calls = [_call(e, scope, expression) for e in node.expressions]
+    if any(isinstance(c, exp.Count) for _, c in calls) and not all(
+        _is_number(c, scope) for _, c in calls
+    ):
+        raise NoRule("PIVOT that counts beside what may be no number", node)
     values = [_value(e, kind) for e in field.expressions]
     if len({literal for _, literal in values}) != len(values):
         raise NoRule("PIVOT of equal values", field)
@@ -93,6 +98,14 @@ def _call(node: Expr, scope: Scope, expression: Expression) -> tuple[str, Expr]:
     if type(call) not in CALLS or isinstance(call.this, exp.Distinct) or call.expressions:
         raise NoRule("PIVOT with other calls than plain aggregates", node)
     return node.alias, expression(call, scope)
+
+
+def _is_number(call: Expr, scope: Scope) -> bool:
+    """Say whether an aggregate is known to give a number."""
+    if isinstance(call, exp.Count):
+        return True
+    kind = scope.type_of(call.this)
+    return kind in INTEGERS | {"float", "double"} or kind.startswith("decimal(")
 
 
 def _value(node: Expr, kind: str) -> tuple[str, Expr]:
