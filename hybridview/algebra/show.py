@@ -51,8 +51,6 @@ def _label(plan: Plan) -> str:
             return f"Scan {_aliased(table, alias)} ({', '.join(columns)})"
         case Changes(table, alias, columns):
             return f"Changes of {_aliased(table, alias)} ({', '.join(columns)})"
-        case Empty():
-            return "Empty"
         case Constant(names, rows):
             return f"Constant rows: {len(rows)} of ({', '.join(names)})"
         case Filter(_, condition):
@@ -82,14 +80,8 @@ def _label(plan: Plan) -> str:
         case Aggregate(_, keys, measures):
             by = f" by {_named(keys)}" if keys else ""
             return f"Aggregate {_named(measures)}{by}"
-        case Distinct():
-            return "Distinct"
-        case Negate():
-            return "Negate"
-        case Consolidate():
-            return "Consolidate"
-        case Expand():
-            return "Expand"
+        case Empty() | Distinct() | Negate() | Consolidate() | Expand():
+            return type(plan).__name__
         case Domain(_, keys):
             return f"Touched keys {_named(keys)}"
         case Restrict(_, _, keys):

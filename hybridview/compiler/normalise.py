@@ -195,10 +195,8 @@ def prune(plan: Plan, needed: tuple[str, ...]) -> Plan:
             kept = tuple(c for c in columns if f"{alias}.{c}" in wanted)
             # A scan needs some column to have rows; the first is as good as any.
             return Scan(table, alias, kept or columns[:1])
-        case Constant(names, rows):
-            places = [i for i, name in enumerate(names) if name in wanted] or [0]
-            kept_rows = tuple(tuple(row[i] for i in places) for row in rows)
-            return Constant(tuple(names[i] for i in places), kept_rows)
+        case Constant():
+            return _narrow_rows(plan, wanted)
         case Filter(child, condition):
             return Filter(prune(child, (*needed, *columns_of(condition))), condition)
         case Project(child, columns):
@@ -239,6 +237,13 @@ def prune(plan: Plan, needed: tuple[str, ...]) -> Plan:
             return Aggregate(prune(child, reads), keys, kept_measures)
         case _:
             raise PlanError(f"cannot prune {type(plan).__name__}")
+
+
+def _narrow_rows(plan: Constant, wanted: set[str]) -> Constant:
+    """Keep some columns of constant rows, at least one."""
+    places = [i for i, name in enumerate(plan.names) if name in wanted] or [0]
+    rows = tuple(tuple(row[i] for i in places) for row in plan.rows)
+    return Constant(tuple(plan.names[i] for i in places), rows)
 
 
 def _narrow(arm: Plan, places: list[int]) -> Plan:

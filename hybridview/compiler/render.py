@@ -207,16 +207,9 @@ class _Renderer:
                 return self._subquery(nothing, names, weighted=False)
             case Constant():
                 return from_values(plan.names, plan.rows, self._alias())
-            case (
-                Union()
-                | Aggregate()
-                | Distinct()
-                | Consolidate()
-                | Expand()
-                | Domain()
-                | Partial()
-                | Window()
-            ):
+            case Union() | Aggregate() | Distinct() | Consolidate() | Expand():
+                return self._subquery(self.query(plan), output(plan), weighted=signed(plan))
+            case Domain() | Partial() | Window():
                 return self._subquery(self.query(plan), output(plan), weighted=signed(plan))
             case Outer():
                 return self._outer(plan)

@@ -69,7 +69,17 @@ def _pivot(
     )
     if not keys or scope.using:
         raise NoRule("PIVOT without other columns", node)
-    label = unique("pivot")
+    measures, shown, outputs = _conditional(calls, values, turned, unique("pivot"))
+    grouped = Aggregate(plan, keys, measures)
+    own = tuple(Named(key.name, column(key.name)) for key in keys)
+    made = Source("", outputs)
+    return Project(grouped, (*own, *shown)), Scope((*_without(scope, read), made))
+
+
+def _conditional(
+    calls: list[tuple[str, Expr]], values: list[tuple[str, Expr]], turned: Expr, label: str
+) -> tuple[tuple[Named, ...], tuple[Named, ...], tuple[Output, ...]]:
+    """Return the aggregates for each value, the columns made of them, and what those are called."""
     measures: list[Named] = []
     shown: list[Named] = []
     outputs: list[Output] = []
@@ -86,10 +96,7 @@ def _pivot(
             shown.append(Named(f"{label}.{value}_{len(measures)}", found))
             whole = value if len(calls) == 1 else f"{value}_{name}"
             outputs.append(Output(whole, shown[-1].name, len(calls) == 1 or bool(name)))
-    grouped = Aggregate(plan, keys, tuple(measures))
-    own = tuple(Named(key.name, column(key.name)) for key in keys)
-    made = Source("", tuple(outputs))
-    return Project(grouped, (*own, *shown)), Scope((*_without(scope, read), made))
+    return tuple(measures), tuple(shown), tuple(outputs)
 
 
 def _call(node: Expr, scope: Scope, expression: Expression) -> tuple[str, Expr]:

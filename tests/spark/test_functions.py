@@ -20,8 +20,10 @@ FROM VALUES
   (1, 5, 'x', DATE '2024-02-29', TIMESTAMP '2024-03-31 02:30:59.123456',
    array(3, 1, 2, NULL), array('b', 'a')),
   (7, 2, ' axBx-x ', DATE '1999-12-31', TIMESTAMP '1970-01-01 00:00:00', array(2, 2), array('k')),
-  (20, -3, '12', DATE '2000-01-01', CAST(NULL AS TIMESTAMP), array(), array()),
-  (3, NULL, CAST(NULL AS STRING), CAST(NULL AS DATE), TIMESTAMP '2024-10-27 02:30:00', NULL, NULL)
+  (20, -3, '12', DATE '2000-01-01', CAST(NULL AS TIMESTAMP),
+   CAST(array() AS ARRAY<INT>), CAST(array() AS ARRAY<STRING>)),
+  (3, NULL, CAST(NULL AS STRING), CAST(NULL AS DATE), TIMESTAMP '2024-10-27 02:30:00',
+   CAST(NULL AS ARRAY<INT>), CAST(NULL AS ARRAY<STRING>))
   AS r(i, j, s, d, t, xs, ws)
 """
 """Rows with the columns that the typed samples read."""
