@@ -87,6 +87,11 @@ FEATURES = {
     "MEDIAN": r"median\(",
     "MAX_BY": r"max_by\(",
     "sorted list": r"sort_array\(",
+    "VALUES": r"VALUES \(",
+    "LATERAL VIEW": "LATERAL VIEW explode",
+    "LATERAL VIEW OUTER": "LATERAL VIEW OUTER explode",
+    "lambda": "e -> ",
+    "array": "element_at",
 }
 """What the views of a run must show somewhere, as patterns of their text."""
 

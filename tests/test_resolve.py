@@ -140,6 +140,19 @@ def test_repeated_names_get_plan_names_of_their_own() -> None:
     assert len({column.plan_name for column in found}) == 5
 
 
+# VALUES
+
+
+def test_constant_rows() -> None:
+    query = "SELECT * FROM r JOIN VALUES (1, 'a'), (2, NULL) AS v(x, y) ON r.k = v.x"
+    assert outputs(query) == ["k", "a", "x", "x", "y"]
+    assert outputs("SELECT r.k, col2 FROM r, VALUES (1, 'a')") == ["k", "col2"]
+    assert outputs("SELECT a FROM r UNION ALL SELECT 1") == ["a"]
+    assert outputs("SELECT a, k FROM r UNION ALL VALUES (1, 2)") == ["a", "k"]
+    with pytest.raises(Unresolved):
+        relation("SELECT k FROM r UNION ALL SELECT missing")
+
+
 # USING
 
 
@@ -459,7 +472,7 @@ def test_keys_and_the_number_of_a_set_in_the_users_words() -> None:
             None,
         ),
         ("SELECT greatest(*) AS g FROM r", "star expression", 1, None),
-        ("SELECT struct(*) AS g FROM r", "star expression", 1, None),
+        ("SELECT struct(*) AS g FROM r", "function struct", 1, None),
         ("SELECT grouping(a) AS g FROM r GROUP BY CUBE (k)", "grouping of what is no key", 1, None),
         (
             "SELECT k, (SELECT max(b) FROM s WHERE s.k = r.k) AS m FROM r GROUP BY ROLLUP (k)",
@@ -475,10 +488,11 @@ def test_keys_and_the_number_of_a_set_in_the_users_words() -> None:
         ),
         ("SELECT k FROM r JOIN s ON r.k = s.k", "ambiguous column k", 1, 8),
         ("SELECT k.field FROM r", "struct field reference", 1, 8),
-        ("SELECT 1 AS one", "SELECT without FROM", 1, None),
+        ("SELECT 1 AS one", "a query that reads no table", 1, None),
+        ("SELECT count(*) AS n WHERE EXISTS (SELECT 1 FROM r)", "SELECT without FROM", 1, None),
         ("SELECT * EXCEPT (z) FROM r", "* EXCEPT of a column that is not there", 1, None),
         ("SELECT k FROM r UNION ALL BY NAME SELECT k FROM s", "BY_NAME", 1, None),
-        ("SELECT k FROM r LATERAL VIEW explode(array(1)) AS e", "LATERALS", 1, None),
+        ("SELECT k FROM r LATERAL VIEW json_tuple(a, 'b') e AS c", "function json_tuple", 1, None),
         (
             "SELECT a, count(*) AS n FROM r GROUP BY k",
             "expression over a column that is not grouped",
@@ -488,8 +502,9 @@ def test_keys_and_the_number_of_a_set_in_the_users_words() -> None:
         ("SELECT k, count(*) AS n FROM r GROUP BY 3", "GROUP BY position", 1, None),
         ("WITH RECURSIVE c AS (SELECT k FROM r) SELECT k FROM c", "recursive CTE", 1, None),
         ("SELECT * FROM range(3)", None, 1, None),
-        ("SELECT * FROM VALUES (1), (2) AS v(a)", None, 1, None),
-        ("SELECT transform(array(1), z -> z + 1) AS t FROM r", None, 1, None),
+        ("SELECT * FROM VALUES (1), (2) AS v(a)", "a query that reads no table", 1, None),
+        ("SELECT r.k FROM r JOIN VALUES (a) AS v(b) ON true", "column in VALUES", 1, None),
+        ("SELECT r.k FROM r JOIN VALUES (1), (1, 2) ON true", None, 1, None),
     ],
 )
 def test_no_rule(query: str, operator: str | None, line: int, column: int | None) -> None:

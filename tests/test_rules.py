@@ -17,6 +17,7 @@ from hybridview.algebra.plan import (
     Aggregate,
     Changes,
     Consolidate,
+    Constant,
     Domain,
     Empty,
     Expand,
@@ -353,6 +354,15 @@ ONLY_R = Batch(frozenset({"r"}))
 def test_a_table_that_did_not_change_has_no_change() -> None:
     assert derive(S, ONLY_R) == Empty(output(S))
     assert derive(R, ONLY_R) == Changes("r", "r", ("k", "a"))
+
+
+def test_constant_rows_never_change() -> None:
+    rows = Constant(("v.x",), ((exp.Literal.number(1),), (exp.Null(),)))
+    assert derive(rows, ONLY_R) == Empty(("v.x",))
+    assert before(rows, ONLY_R) is rows
+    assert derive(Join(R, rows, None), ONLY_R) == Join(Changes("r", "r", ("k", "a")), rows, None)
+    with pytest.raises(PlanError, match="constant row"):
+        Constant(("v.x",), ((column("r.k"),),))
 
 
 def test_a_join_reads_nothing_old_when_one_side_changed() -> None:

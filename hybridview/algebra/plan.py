@@ -66,6 +66,19 @@ class Empty:
 
 
 @dataclass(frozen=True, slots=True)
+class Constant:
+    """Rows that a query lists itself, as VALUES does: they never change."""
+
+    names: tuple[str, ...]
+    rows: tuple[tuple[Expr, ...], ...]
+
+    def __post_init__(self) -> None:
+        for row in self.rows:
+            if len(row) != len(self.names) or any(columns_of(value) for value in row):
+                raise PlanError(f"a constant row of {list(self.names)} reads columns, or others")
+
+
+@dataclass(frozen=True, slots=True)
 class Filter:
     """The rows for which `condition` is true."""
 
@@ -147,6 +160,24 @@ class Repeat:
 
     def __post_init__(self) -> None:
         _check(self.times, self.input)
+
+
+@dataclass(frozen=True, slots=True)
+class Flatten:
+    """Every row of `input` beside each row that `generator` makes of it, in columns `names`.
+
+    A row that it makes nothing of is dropped; with `outer` it is kept, NULLs beside it.
+    """
+
+    input: Plan
+    generator: Expr
+    names: tuple[str, ...]
+    outer: bool = False
+
+    def __post_init__(self) -> None:
+        _check(self.generator, self.input)
+        if set(self.names) & set(output(self.input)) or len(set(self.names)) < len(self.names):
+            raise PlanError(f"{list(self.names)} are not new columns")
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,12 +310,14 @@ Plan = (
     Scan
     | Changes
     | Empty
+    | Constant
     | Filter
     | Project
     | Join
     | Outer
     | Semi
     | Repeat
+    | Flatten
     | Window
     | Top
     | Union
@@ -305,7 +338,7 @@ def output(plan: Plan) -> tuple[str, ...]:
     match plan:
         case Scan(_, alias, columns) | Changes(_, alias, columns):
             return tuple(f"{alias}.{name}" for name in columns)
-        case Empty(names) | Union(_, names) | Reference(_, names):
+        case Empty(names) | Constant(names) | Union(_, names) | Reference(_, names):
             return names
         case Filter(child, _) | Distinct(child) | Negate(child) | Restrict(child, _, _):
             return output(child)
@@ -313,6 +346,8 @@ def output(plan: Plan) -> tuple[str, ...]:
             return output(child)
         case Window(child, _, functions):
             return (*output(child), *(named.name for named in functions))
+        case Flatten(child, _, names):
+            return (*output(child), *names)
         case Project(_, columns):
             return tuple(named.name for named in columns)
         case Join(left, right, _) | Outer(left, right, _):
@@ -334,7 +369,7 @@ def signed(plan: Plan) -> bool:
             return True
         case Filter(child, _) | Project(child, _) | Restrict(child, _, _):
             return signed(child)
-        case Semi(child) | Repeat(child, _) | Outer(child):
+        case Semi(child) | Repeat(child, _) | Flatten(child) | Outer(child):
             return signed(child)
         case Join(left, right, _):
             return signed(left) or signed(right)
@@ -342,7 +377,7 @@ def signed(plan: Plan) -> bool:
             return any(signed(child) for child in inputs)
         case Scan() | Empty() | Aggregate() | Distinct() | Expand() | Domain() | Partial():
             return False
-        case Reference() | Window() | Top():
+        case Reference() | Window() | Top() | Constant():
             return False
         case _:
             assert_never(plan)
@@ -351,7 +386,7 @@ def signed(plan: Plan) -> bool:
 def children(plan: Plan) -> tuple[Plan, ...]:
     """Return the inputs of a node, left to right."""
     match plan:
-        case Scan() | Changes() | Empty() | Reference():
+        case Scan() | Changes() | Empty() | Reference() | Constant():
             return ()
         case Join(left, right, _) | Outer(left, right, _) | Semi(left, right, _):
             return (left, right)
@@ -359,20 +394,11 @@ def children(plan: Plan) -> tuple[Plan, ...]:
             return inputs
         case Restrict(child, domain, _):
             return (child, domain)
-        case (
-            Filter(child)
-            | Project(child)
-            | Aggregate(child)
-            | Distinct(child)
-            | Negate(child)
-            | Consolidate(child)
-            | Expand(child)
-            | Domain(child)
-            | Partial(child)
-            | Repeat(child)
-            | Window(child)
-            | Top(child)
-        ):
+        case Filter(child) | Project(child) | Aggregate(child) | Distinct(child) | Window(child):
+            return (child,)
+        case Consolidate(child) | Expand(child) | Domain(child) | Partial(child) | Negate(child):
+            return (child,)
+        case Repeat(child) | Flatten(child) | Top(child):
             return (child,)
         case _:
             assert_never(plan)

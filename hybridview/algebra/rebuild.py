@@ -9,6 +9,7 @@ from hybridview.algebra.plan import (
     Aggregate,
     Distinct,
     Filter,
+    Flatten,
     Join,
     Outer,
     Plan,
@@ -24,7 +25,9 @@ from hybridview.algebra.plan import (
 def over(plan: Plan, change: Callable[[Plan], Plan]) -> Plan:
     """Return an operator of a query over its inputs changed; a table as it is."""
     match plan:
-        case Filter() | Project() | Aggregate() | Distinct() | Repeat() | Window() | Top():
+        case Filter() | Project() | Aggregate() | Distinct():
+            return replace(plan, input=change(plan.input))
+        case Repeat() | Flatten() | Window() | Top():
             return replace(plan, input=change(plan.input))
         case Join() | Outer() | Semi():
             return replace(plan, left=change(plan.left), right=change(plan.right))

@@ -6,7 +6,17 @@ from collections import Counter
 from dataclasses import fields, replace
 from typing import Any
 
-from hybridview.algebra.plan import Changes, Empty, Filter, Plan, Project, Reference, Scan, children
+from hybridview.algebra.plan import (
+    Changes,
+    Constant,
+    Empty,
+    Filter,
+    Plan,
+    Project,
+    Reference,
+    Scan,
+    children,
+)
 
 
 def share(plan: Plan) -> Plan:
@@ -63,4 +73,4 @@ def _is_simple(plan: Plan) -> bool:
     """Say whether a part is a table, or a table filtered and projected: as short as its name."""
     while isinstance(plan, Filter | Project):
         plan = plan.input
-    return isinstance(plan, Scan | Changes | Empty | Reference)
+    return isinstance(plan, Scan | Changes | Empty | Reference | Constant)

@@ -9,11 +9,13 @@ from hybridview.algebra.plan import (
     Aggregate,
     Changes,
     Consolidate,
+    Constant,
     Distinct,
     Domain,
     Empty,
     Expand,
     Filter,
+    Flatten,
     Join,
     Negate,
     Outer,
@@ -50,8 +52,8 @@ def _label(plan: Plan) -> str:
             return f"Scan {_aliased(table, alias)} ({', '.join(columns)})"
         case Changes(table, alias, columns):
             return f"Changes of {_aliased(table, alias)} ({', '.join(columns)})"
-        case Empty():
-            return "Empty"
+        case Constant(names, rows):
+            return f"Constant rows: {len(rows)} of ({', '.join(names)})"
         case Filter(_, condition):
             return f"Filter {_sql(condition)}"
         case Project(_, columns):
@@ -67,6 +69,9 @@ def _label(plan: Plan) -> str:
             return f"{what} a partner{on}"
         case Repeat(_, times):
             return f"Repeat {_sql(times)} times"
+        case Flatten(_, generator, names, outer):
+            kept = ", rows that make none kept" if outer else ""
+            return f"Flatten {_sql(generator)} as {', '.join(names)}{kept}"
         case Window(_, _, functions):
             return f"Window {_named(functions)}"
         case Top(_, order, limit, offset):
@@ -80,14 +85,8 @@ def _label(plan: Plan) -> str:
         case Aggregate(_, keys, measures):
             by = f" by {_named(keys)}" if keys else ""
             return f"Aggregate {_named(measures)}{by}"
-        case Distinct():
-            return "Distinct"
-        case Negate():
-            return "Negate"
-        case Consolidate():
-            return "Consolidate"
-        case Expand():
-            return "Expand"
+        case Empty() | Distinct() | Negate() | Consolidate() | Expand():
+            return type(plan).__name__
         case Domain(_, keys):
             return f"Touched keys {_named(keys)}"
         case Restrict(_, _, keys):

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hybridview.algebra.plan import Filter, Join, Plan, Project, Scan, Union, tables, walk
+from hybridview.algebra.plan import (
+    Constant,
+    Filter,
+    Flatten,
+    Join,
+    Plan,
+    Project,
+    Scan,
+    Union,
+    tables,
+    walk,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +37,8 @@ def only_grows(plan: Plan, batch: Batch) -> bool:
     True when it is linear and every changed table it reads only gained rows: then no row of the
     old result is missing from the new one.
     """
-    linear = all(isinstance(node, Scan | Filter | Project | Join | Union) for node in walk(plan))
+    operators = Scan | Constant | Filter | Project | Flatten | Join | Union
+    linear = all(isinstance(node, operators) for node in walk(plan))
     return linear and all(
         table in batch.appended for table in tables(plan) if table in batch.changed
     )

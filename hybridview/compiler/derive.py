@@ -8,11 +8,13 @@ from hybridview.algebra.plan import (
     Aggregate,
     Changes,
     Consolidate,
+    Constant,
     Distinct,
     Domain,
     Empty,
     Expand,
     Filter,
+    Flatten,
     Join,
     Negate,
     Outer,
@@ -34,6 +36,7 @@ from hybridview.compiler import rules
 from hybridview.compiler.batch import Batch, touched
 from hybridview.compiler.rules.aggregate import aggregate, plain
 from hybridview.compiler.rules.filter import filter
+from hybridview.compiler.rules.flatten import flatten
 from hybridview.compiler.rules.join import join
 from hybridview.compiler.rules.outer import outer
 from hybridview.compiler.rules.project import project
@@ -51,7 +54,10 @@ Memo = dict[tuple[str, int], Plan]
 
 
 def derive(plan: Plan, batch: Batch, memo: Memo | None = None) -> Plan:
-    """Return the signed change of `plan` that `batch` causes."""
+    """Return the signed change of `plan` that `batch` causes.
+
+    What reads no changed table has no change; so constant rows, which read none, never have one.
+    """
     if not touched(plan, batch):
         return Empty(output(plan))
     memo = {} if memo is None else memo
@@ -86,6 +92,8 @@ def _derive(plan: Plan, batch: Batch, memo: Memo) -> Plan:
             return window(plan, derive(child, batch, memo), before(child, batch, memo))
         case Repeat(child):
             return repeat(plan, derive(child, batch, memo))
+        case Flatten(child):
+            return flatten(plan, derive(child, batch, memo))
         case (
             Distinct()
             | Top()
@@ -98,6 +106,7 @@ def _derive(plan: Plan, batch: Batch, memo: Memo) -> Plan:
             | Partial()
             | Reference()
             | Empty()
+            | Constant()
         ):
             raise PlanError(f"{type(plan).__name__} has no change: normalise the plan first")
         case _:
@@ -144,6 +153,8 @@ def _before(plan: Plan, batch: Batch, memo: Memo) -> Plan:
             return Window(plain(before(child, batch, memo)), partition, functions)
         case Repeat(child, times):
             return Repeat(before(child, batch, memo), times)
+        case Flatten(child, generator, names, outer_too):
+            return Flatten(before(child, batch, memo), generator, names, outer_too)
         case (
             Distinct()
             | Top()
@@ -156,6 +167,7 @@ def _before(plan: Plan, batch: Batch, memo: Memo) -> Plan:
             | Partial()
             | Reference()
             | Empty()
+            | Constant()
         ):
             raise PlanError(f"{type(plan).__name__} has no past: normalise the plan first")
         case _:

@@ -18,11 +18,13 @@ from hybridview.algebra.plan import (
     Aggregate,
     Changes,
     Consolidate,
+    Constant,
     Distinct,
     Domain,
     Empty,
     Expand,
     Filter,
+    Flatten,
     Join,
     Negate,
     Outer,
@@ -69,6 +71,9 @@ _TEXT: tuple[type[Expr], ...] = (
 )
 """Functions of strings that give strings."""
 
+_MAPS: tuple[type[Expr], ...] = (exp.VarMap, exp.Map, exp.MapFromEntries, exp.StrToMap)
+"""Functions that make maps of other values."""
+
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
@@ -93,6 +98,9 @@ def kinds(plan: Plan, recorded: Recorded) -> dict[str, Type]:
             }
         case Empty(names) | Reference(_, names):
             return dict.fromkeys(names, UNKNOWN)
+        case Constant(names, rows):
+            lists = [[kind_of(value, {}, recorded) for value in row] for row in rows]
+            return {n: _common(tuple(r[i] for r in lists)) for i, n in enumerate(names)}
         case (
             Filter(child, _)
             | Distinct(child)
@@ -105,6 +113,9 @@ def kinds(plan: Plan, recorded: Recorded) -> dict[str, Type]:
             | Top(child)
         ):
             return kinds(child, recorded)
+        case Flatten(child, generator, names):
+            below = kinds(child, recorded)
+            return {**below, **_generated(generator, names, below, recorded)}
         case Window(child, _, functions):
             below = kinds(child, recorded)
             return {**below, **_named(functions, below, recorded)}
@@ -140,9 +151,22 @@ def kind_of(expr: Expr, below: Kinds, recorded: Recorded) -> Type:
     read = [below.get(c.name, UNKNOWN) for c in expr.find_all(exp.Column)]
     if any(k is OPAQUE or k.holds("map") or k.holds("variant") for k in read):
         return OPAQUE
+    if _makes_maps(expr):
+        return OPAQUE
     if any(k.holds("collated") for k in read) or expr.find(exp.Collate) is not None:
         return PERHAPS_COLLATED
     return UNKNOWN
+
+
+def _makes_maps(expr: Expr) -> bool:
+    """Say whether an expression makes a map or a variant of values that are none."""
+    if expr.find(*_MAPS) is not None:
+        return True
+    odd = (exp.DType.MAP, exp.DType.VARIANT)
+    if any(kind.this in odd for kind in expr.find_all(exp.DataType)):
+        return True
+    read = [call.sql(dialect="spark").lower() for call in expr.find_all(exp.FromJson)]
+    return any("map" in text or "variant" in text for text in read)
 
 
 def _kind_of(expr: Expr, below: Kinds, recorded: Recorded) -> Type:
@@ -151,6 +175,11 @@ def _kind_of(expr: Expr, below: Kinds, recorded: Recorded) -> Type:
             return below.get(expr.name, UNKNOWN)
         case exp.Paren():
             return kind_of(expr.this, below, recorded)
+        case exp.Dot():
+            return _part(kind_of(expr.this, below, recorded), expr.expression.name)
+        case exp.Bracket():
+            whole = kind_of(expr.this, below, recorded)
+            return whole.parts[-1] if whole.kind in ("array", "map") else UNKNOWN
         case exp.Add() | exp.Sub() | exp.Mul() | exp.Mod():
             sides = tuple(kind_of(e, below, recorded) for e in (expr.left, expr.right))
             return NUMBER if all(s.name in _EXACT for s in sides) else UNKNOWN
@@ -195,6 +224,32 @@ def _kind_of(expr: Expr, below: Kinds, recorded: Recorded) -> Type:
         read = [below.get(c.name, UNKNOWN) for c in expr.find_all(exp.Column)]
         return TEXT if all(k.kind == "plain" for k in read) else UNKNOWN
     return UNKNOWN
+
+
+def _generated(
+    call: Expr, names: tuple[str, ...], below: Kinds, recorded: Recorded
+) -> dict[str, Type]:
+    """Return the types of the columns that a call makes rows of."""
+    if isinstance(call, exp.Stack):
+        found = [kind_of(value, below, recorded) for value in call.expressions]
+        # NULLs fill the last row, where values are missing.
+        columns = [(*found[i :: len(names)], NULL) for i in range(len(names))]
+        return {n: _common(c) for n, c in zip(names, columns, strict=True)}
+    whole = kind_of(call.this, below, recorded)
+    parts = whole.parts if whole.kind in ("array", "map") else ()
+    if isinstance(call, exp.Posexplode):
+        parts = (NUMBER, *parts) if parts else ()
+    if isinstance(call, exp.Inline):
+        parts = parts[0].parts if parts else ()
+    if len(parts) != len(names):
+        return dict.fromkeys(names, whole if whole in (OPAQUE, PERHAPS_COLLATED) else UNKNOWN)
+    return dict(zip(names, parts, strict=True))
+
+
+def _part(whole: Type, name: str) -> Type:
+    """Return the type of a struct's field."""
+    names = [field.lower() for field in whole.fields]
+    return whole.parts[names.index(name.lower())] if name.lower() in names else UNKNOWN
 
 
 def _measure(call: Expr, below: Kinds, recorded: Recorded) -> Type:

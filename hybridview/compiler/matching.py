@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hybridview.algebra.plan import Aggregate, Plan, Project, Scan, walk
+from hybridview.algebra.plan import Aggregate, Constant, Flatten, Plan, Project, Scan, walk
 from hybridview.compiler.identity import UNKNOWN, Type, read_type
 from hybridview.compiler.kinds import OPAQUE, Recorded, kind_of, kinds
 from hybridview.compiler.layout import Hidden, Layout, LayoutKind, Shape, shape
@@ -73,7 +73,7 @@ def cannot_match(plan: Plan, layout: Layout, recorded: Recorded) -> str | None:
                     written = recorded.sources[node.table.lower()][column.lower()]
                     return f"rows with {node.table}.{column} of type {written} cannot be compared"
         if (
-            isinstance(node, Project)
+            isinstance(node, Project | Flatten | Constant)
             and node is not plan
             and OPAQUE in kinds(node, recorded).values()
         ):

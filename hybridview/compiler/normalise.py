@@ -18,8 +18,10 @@ from hybridview.algebra.expressions import (
 )
 from hybridview.algebra.plan import (
     Aggregate,
+    Constant,
     Distinct,
     Filter,
+    Flatten,
     Join,
     Outer,
     Plan,
@@ -136,6 +138,12 @@ def push_filters(plan: Plan) -> Plan:
         return Union(arms, plan.input.names)
     if isinstance(plan.input, Outer):
         return _push_left(plan, plan.input)
+    if isinstance(plan.input, Flatten):
+        return _push_below(plan, plan.input)
+    if isinstance(plan.input, Filter) and isinstance(plan.input.input, Flatten):
+        both = conjunction((plan.input.condition, plan.condition))
+        assert both is not None
+        return Filter(plan.input.input, both)
     if not isinstance(plan.input, Join):
         return plan
     join = plan.input
@@ -205,6 +213,17 @@ def _is_total(plan: Plan) -> bool:
     return isinstance(plan, Aggregate) and not plan.keys
 
 
+def _push_below(plan: Filter, flat: Flatten) -> Plan:
+    """Move the conditions on a row below what makes several of it; the others stay above."""
+    own = set(output(flat.input))
+    parts = conjuncts(plan.condition)
+    below = [c for c in parts if columns_of(c) and set(columns_of(c)) <= own]
+    if not below:
+        return plan
+    above = [c for c in parts if c not in below]
+    return _filtered(replace(flat, input=_filtered(flat.input, below)), above)
+
+
 def _filtered_arm(arm: Plan, plan: Filter) -> Plan:
     """Move a condition over a union's columns into one of its arms."""
     meaning = {n: column(m) for n, m in zip(output(plan.input), output(arm), strict=True)}
@@ -242,6 +261,8 @@ def prune(plan: Plan, needed: tuple[str, ...]) -> Plan:
             kept = tuple(c for c in columns if f"{alias}.{c}" in wanted)
             # A scan needs some column to have rows; the first is as good as any.
             return Scan(table, alias, kept or columns[:1])
+        case Constant():
+            return _narrow_rows(plan, wanted)
         case Filter(child, condition):
             return Filter(prune(child, (*needed, *columns_of(condition))), condition)
         case Project(child, columns):
@@ -265,6 +286,9 @@ def prune(plan: Plan, needed: tuple[str, ...]) -> Plan:
         case Top(child, order):
             reads = tuple(name for key in order for name in columns_of(key))
             return replace(plan, input=prune(child, (*needed, *reads)))
+        case Flatten(child, generator):
+            reads = (*needed, *columns_of(generator))
+            return replace(plan, input=prune(child, tuple(n for n in reads if n in output(child))))
         case Window(child, partition, functions):
             called = tuple(f for f in functions if f.name in wanted)
             if not called:
@@ -282,6 +306,13 @@ def prune(plan: Plan, needed: tuple[str, ...]) -> Plan:
             return Aggregate(prune(child, reads), keys, kept_measures)
         case _:
             raise PlanError(f"cannot prune {type(plan).__name__}")
+
+
+def _narrow_rows(plan: Constant, wanted: set[str]) -> Constant:
+    """Keep some columns of constant rows, at least one."""
+    places = [i for i, name in enumerate(plan.names) if name in wanted] or [0]
+    rows = tuple(tuple(row[i] for i in places) for row in plan.rows)
+    return Constant(tuple(plan.names[i] for i in places), rows)
 
 
 def _narrow(arm: Plan, places: list[int]) -> Plan:

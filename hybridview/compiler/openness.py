@@ -15,6 +15,7 @@ from sqlglot import exp
 from hybridview.algebra.expressions import Expr
 from hybridview.algebra.plan import (
     Aggregate,
+    Flatten,
     Join,
     Outer,
     Plan,
@@ -51,6 +52,9 @@ def openness(plan: Plan, recorded: Recorded) -> dict[str, Open]:
             below, types = openness(child, recorded), kinds(child, recorded)
             found = {k.name: _key(k.expr, below, types, recorded) for k in keys}
             return found | {m.name: _measure(m.expr, below, types, recorded) for m in measures}
+        case Flatten(child, generator, names):
+            below = openness(child, recorded)
+            return below | dict.fromkeys(names, _of(generator, below))
         case Window(child, _, functions):
             below, types = openness(child, recorded), kinds(child, recorded)
             return below | {f.name: _measure(f.expr, below, types, recorded) for f in functions}

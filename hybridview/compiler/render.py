@@ -22,11 +22,13 @@ from hybridview.algebra.plan import (
     Aggregate,
     Changes,
     Consolidate,
+    Constant,
     Distinct,
     Domain,
     Empty,
     Expand,
     Filter,
+    Flatten,
     Join,
     Negate,
     Outer,
@@ -52,16 +54,21 @@ from hybridview.compiler.select import (
     Open,
     assemble,
     atom,
+    from_table,
+    from_values,
     grouped,
     named,
     number,
     parsed,
     product,
+    repeated,
     same_group,
+    table_named,
+    with_lateral_view,
 )
 from hybridview.schema import WEIGHT
 
-COPY = "__hv_copy"
+MADE = "__hv_made_"
 
 
 def render(
@@ -167,13 +174,13 @@ class _Renderer:
     def _opened(self, plan: Plan) -> Open:
         match plan:
             case Scan(_, alias, columns):
-                return _from_table(plan.symbol, alias, columns)
+                return from_table(plan.symbol, alias, columns)
             case Changes(table, alias, columns):
-                found = _from_table(f"{table}@changes", alias, columns)
+                found = from_table(f"{table}@changes", alias, columns)
                 return replace(found, weight=qualified(WEIGHT, alias))
             case Reference(name, names):
                 alias = self._alias()
-                source = exp.alias_(_table(name), alias, quoted=True, table=True)
+                source = exp.alias_(table_named(name), alias, quoted=True, table=True)
                 return Open({n: qualified(n, alias) for n in names}, (source,))
             case Filter(child, condition):
                 inner = self._open(child)
@@ -190,6 +197,8 @@ class _Renderer:
                 return self._semi(plan)
             case Repeat():
                 return self._subquery(self._repeat(plan), output(plan), weighted=signed(plan))
+            case Flatten():
+                return self._subquery(self._flatten(plan), output(plan), weighted=signed(plan))
             case Restrict():
                 return self._restrict(plan)
             case Negate(child):
@@ -199,17 +208,11 @@ class _Renderer:
             case Empty(names):
                 nothing = exp.select(*(named(exp.Null(), n) for n in names)).where("1 = 0")
                 return self._subquery(nothing, names, weighted=False)
-            case (
-                Union()
-                | Aggregate()
-                | Distinct()
-                | Consolidate()
-                | Expand()
-                | Domain()
-                | Partial()
-                | Window()
-                | Top()
-            ):
+            case Constant():
+                return from_values(plan.names, plan.rows, self._alias())
+            case Union() | Aggregate() | Distinct() | Consolidate() | Expand():
+                return self._subquery(self.query(plan), output(plan), weighted=signed(plan))
+            case Domain() | Partial() | Window() | Top():
                 return self._subquery(self.query(plan), output(plan), weighted=signed(plan))
             case Outer():
                 return self._outer(plan)
@@ -292,16 +295,19 @@ class _Renderer:
         return query.offset(plan.offset, copy=False) if plan.offset else query
 
     def _repeat(self, plan: Repeat) -> exp.Select:
-        below = self._open(plan.input)
-        closed = self._close(below, plan.input)
+        closed = self._close(self._open(plan.input), plan.input)
         inner = self._subquery(closed, output(plan), weighted=signed(plan))
         times = exp.cast(substitute(plan.times, inner.columns), "bigint")
-        copies = exp.Explode(this=exp.GenerateSeries(start=number(1), end=times, step=None))
-        chosen = [named(inner.columns[n], n) for n in output(plan)]
-        if inner.weight is not None:
-            chosen.append(named(inner.weight, WEIGHT))
-        query = assemble(exp.select(*chosen, named(copies, COPY)), inner)
-        return query.where(exp.GT(this=times.copy(), expression=number(0)))
+        return repeated(self._close(inner, plan), times)
+
+    def _flatten(self, plan: Flatten) -> exp.Select:
+        # A row is made several before anything above sees it, so it has a SELECT of its own.
+        inner = self._whole_part(plan.input)
+        made = {n: exp.to_identifier(f"{MADE}{i}") for i, n in enumerate(plan.names)}
+        columns = {n: exp.Column(this=name.copy()) for n, name in made.items()}
+        query = self._close(replace(inner, columns={**inner.columns, **columns}), plan)
+        call = substitute(plan.generator, inner.columns)
+        return with_lateral_view(query, call, self._alias(), made.values(), plan.outer)
 
     def _restrict(self, plan: Restrict) -> Open:
         inner, domain = self._open(plan.input), self._open(plan.domain)
@@ -366,12 +372,7 @@ class _Renderer:
     def _expand(self, plan: Expand) -> exp.Select:
         inner = self._subquery(self.query(plan.input), output(plan), weighted=True)
         assert inner.weight is not None
-        copies = exp.Explode(
-            this=exp.GenerateSeries(start=number(1), end=inner.weight.copy(), step=None)
-        )
-        chosen = [named(inner.columns[n], n) for n in output(plan)]
-        query = assemble(exp.select(*chosen, named(copies, COPY)), inner)
-        return query.where(exp.GT(this=inner.weight.copy(), expression=number(0)))
+        return repeated(self._close(inner, plan), inner.weight)
 
     def _union(self, plan: Union) -> exp.Query:
         arms: list[exp.Query] = []
@@ -389,15 +390,6 @@ class _Renderer:
         for arm in arms[1:]:
             query = exp.union(query, arm, distinct=False, copy=False)
         return query
-
-
-def _from_table(symbol: str, alias: str, columns: tuple[str, ...]) -> Open:
-    source = exp.alias_(_table(symbol), alias, quoted=True, table=True)
-    return Open({f"{alias}.{c}": qualified(c, alias) for c in columns}, (source,))
-
-
-def _table(symbol: str) -> exp.Table:
-    return exp.Table(this=exp.to_identifier(symbol, quoted=True))
 
 
 def text(query: Expr, pretty: bool = True) -> str:

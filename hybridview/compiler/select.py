@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sqlglot import exp
 
-from hybridview.algebra.expressions import Expr, same
+from hybridview.algebra.expressions import Expr, qualified, same
 from hybridview.compiler.identity import Type, equal
+
+COPY = "__hv_copy"
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +21,26 @@ class Open:
     sources: tuple[Expr, ...]
     conditions: tuple[Expr, ...] = ()
     weight: Expr | None = None
+
+
+def from_table(symbol: str, alias: str, columns: tuple[str, ...]) -> Open:
+    """Return the columns of a table, named `alias.column`."""
+    source = exp.alias_(table_named(symbol), alias, quoted=True, table=True)
+    return Open({f"{alias}.{c}": qualified(c, alias) for c in columns}, (source,))
+
+
+def table_named(symbol: str) -> exp.Table:
+    return exp.Table(this=exp.to_identifier(symbol, quoted=True))
+
+
+def from_values(names: tuple[str, ...], rows: tuple[tuple[Expr, ...], ...], alias: str) -> Open:
+    """Return constant rows. As VALUES, not as a union: so their types are the user's."""
+    columns = [exp.to_identifier(name, quoted=True) for name in names]
+    source = exp.Values(
+        expressions=[exp.Tuple(expressions=[e.copy() for e in row]) for row in rows],
+        alias=exp.TableAlias(this=exp.to_identifier(alias), columns=columns),
+    )
+    return Open({n: qualified(n, alias) for n in names}, (source,))
 
 
 def named(expr: Expr, name: str) -> Expr:
@@ -73,4 +96,21 @@ def assemble(query: exp.Select, opened: Open) -> exp.Select:
             query = query.join(source, join_type="cross", copy=False)
     if placed[0]:
         query = query.where(*placed[0], copy=False)
+    return query
+
+
+def repeated(query: exp.Select, times: Expr) -> exp.Select:
+    """Write out every row of a SELECT as many times as it says; not at all for 0 or less."""
+    copies = exp.Explode(this=exp.GenerateSeries(start=number(1), end=times.copy(), step=None))
+    query = query.select(named(copies, COPY), copy=False)
+    return query.where(exp.GT(this=times.copy(), expression=number(0)), copy=False)
+
+
+def with_lateral_view(
+    query: exp.Select, call: Expr, alias: str, names: Iterable[exp.Identifier], outer: bool
+) -> exp.Select:
+    """Add LATERAL VIEW; its columns are in reach of the whole SELECT."""
+    columns = [name.copy() for name in names]
+    view = exp.TableAlias(this=exp.to_identifier(alias), columns=columns)
+    query.append("laterals", exp.Lateral(this=call, view=True, outer=outer, alias=view))
     return query

@@ -8,8 +8,11 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from hybridview.algebra.expressions import Expr, Named, column, columns_of, substitute
-from hybridview.algebra.plan import Aggregate, Filter, Plan, Project, Window, output
+from hybridview.algebra.plan import Aggregate, Filter, Flatten, Plan, Project, Window, output
+from hybridview.schema import HIDDEN
 from hybridview.sql.aggregates import arguments_of, is_aggregate, with_plain_calls
+from hybridview.sql.fields import struct_type
+from hybridview.sql.generators import column_names, generator, is_generator
 from hybridview.sql.grouping import (
     ASKED,
     NUMBER,
@@ -36,13 +39,14 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class _Item:
-    """One output column: its name, whether its author chose it, its plan expression."""
+    """One output column: its name, whether its author chose it, its plan expression, its type."""
 
     name: str
     certain: bool
     expr: Expr
     written: Expr | None = None
     """As the user wrote it, unless it is one of the columns of a star."""
+    type: str = ""
 
 
 Spelling = dict[str, str]
@@ -61,7 +65,8 @@ def select_list(block: Block, plan: Plan) -> tuple[Plan, tuple[Output, ...], Spe
     if by_sets is not None:
         bare, asked = without_grouping_calls(block.node)
         block = replace(block, node=bare)
-    items = _items(block)
+    plan, made = _generate(block, plan)
+    items = _items(block, made)
     having_node = block.node.args.get("having")
     named = {item.name.lower(): item.expr for item in items if item.certain}
     having = _with_aliases(having_node.this, block, named) if having_node is not None else None
@@ -84,7 +89,7 @@ def select_list(block: Block, plan: Plan) -> tuple[Plan, tuple[Output, ...], Spe
     known = output(grouped)
     if having is not None:
         grouped = Filter(grouped, groups.over(having, known))
-    over = [_Item(i.name, i.certain, groups.over(i.expr, known)) for i in items]
+    over = [replace(i, expr=groups.over(i.expr, known)) for i in items]
     if qualify is not None:
         qualify = groups.over(qualify, known)
     spelled = _spelled_groups(groups.aggregate, block.scope.spelled())
@@ -198,16 +203,16 @@ def _windows(
     for partition, functions in found.items():
         plan = Window(plan, partition, tuple(functions))
 
-    def replace(node: Expr) -> Expr:
+    def called(node: Expr) -> Expr:
         named = next((c for c in calls if c.expr == node), None)
         return column(named.name) if named is not None else node
 
     def computed(expr: Expr) -> Expr:
-        return expr.copy().transform(replace)
+        return expr.copy().transform(called)
 
     if qualify is not None:
         plan = Filter(plan, computed(qualify))
-    return plan, [_Item(i.name, i.certain, computed(i.expr)) for i in items]
+    return plan, [replace(i, expr=computed(i.expr)) for i in items]
 
 
 def is_grouped(node: exp.Select) -> bool:
@@ -255,23 +260,59 @@ def _spelling(block: Block, keys: list[Expr]) -> Spelling:
     return found
 
 
-def _items(block: Block) -> list[_Item]:
+def _generate(block: Block, plan: Plan) -> tuple[Plan, dict[int, list[_Item]]]:
+    """Make the rows of explode(...) in the list; return its columns by the id of its node.
+
+    Spark takes one such call in a list, and none inside another expression.
+    """
+    listed = [(node, node.this if _is_alias(node) else node) for node in block.node.expressions]
+    calls = [(node, call) for node, call in listed if is_generator(call)]
+    if not calls:
+        return plan, {}
+    beside = block.node.find(exp.Window) or block.node.args.get("qualify")
+    if len(calls) > 1 or beside or is_grouped(block.node):
+        raise NoRule("generator beside others, windows or groups", calls[0][0])
+    node, call = calls[0]
+    found = generator(call, block.expression, block.scope)
+    given = tuple(part.name for part in node.expressions) if isinstance(node, exp.Aliases) else ()
+    names = column_names(found, given or ((node.alias,) if node.alias else ()), node)
+    items = [
+        _Item(n, _is_alias(node), column(f"{HIDDEN}made.{n}"), type=found.type_of(i))
+        for i, n in enumerate(names)
+    ]
+    flat = Flatten(plan, found.call, tuple(i.expr.name for i in items), found.outer)
+    return flat, {id(node): items}
+
+
+def _is_alias(node: Expr) -> bool:
+    return isinstance(node, exp.Alias | exp.Aliases)
+
+
+def _items(block: Block, made: Mapping[int, list[_Item]]) -> list[_Item]:
+    """Return the output columns; `made` are those of a call that makes rows."""
     items: list[_Item] = []
     aliases: dict[str, Expr] = {}
     for node in block.node.expressions:
+        if id(node) in made:
+            items += made[id(node)]
+            continue
         inner = node.this if isinstance(node, exp.Alias) else node
         if isinstance(inner, exp.Star) or (
             isinstance(inner, exp.Column) and isinstance(inner.this, exp.Star)
         ):
             items += _star(block, inner)
             continue
+        if isinstance(node, exp.Alias) and not isinstance(node.args["alias"], exp.Identifier):
+            raise NoRule("path into a column", node)  # `s:x` is no alias
         if isinstance(node, exp.Aliases):
             raise NoRule("several aliases of one expression", node)
         expr = _with_aliases(inner, block, aliases)
         if isinstance(node, exp.Alias):
             aliases.setdefault(node.alias.lower(), expr)
         certain = isinstance(node, exp.Alias) or isinstance(inner, exp.Column)
-        items.append(_Item(node.alias_or_name or inner.sql(), certain, expr, inner))
+        kind = struct_type(expr) or block.scope.type_of(expr)
+        name = node.alias_or_name or inner.sql()
+        items.append(_Item(name, certain, expr, inner, kind))
     return items
 
 
@@ -286,7 +327,7 @@ def _star(block: Block, node: Expr) -> list[_Item]:
     if left_out - {c.name.lower() for c in found}:
         raise NoRule("* EXCEPT of a column that is not there", node)
     return [
-        _Item(c.name, c.certain, column(c.plan_name))
+        _Item(c.name, c.certain, column(c.plan_name), type=c.type)
         for c in found
         if c.name.lower() not in left_out
     ]
@@ -297,14 +338,15 @@ def _with_aliases(expr: Expr, block: Block, aliases: Mapping[str, Expr]) -> Expr
     placeholders: dict[str, Expr] = {}
 
     def hide(node: Expr) -> Expr:
-        if isinstance(node, exp.Column) and not node.table:
+        if isinstance(node, exp.Column) and node.parts[0].name.lower() in aliases:
             try:
-                block.scope.find(node)
+                block.scope.meaning(node)
             except Unresolved:
-                if node.name.lower() in aliases:
-                    mark = f"\0{len(placeholders)}"
-                    placeholders[mark] = aliases[node.name.lower()]
-                    return exp.Literal.string(mark)
+                if node.table:
+                    raise NoRule("field of an alias of the same SELECT", node) from None
+                mark = f"\0{len(placeholders)}"
+                placeholders[mark] = aliases[node.name.lower()]
+                return exp.Literal.string(mark)
         return node
 
     def show(node: Expr) -> Expr:
@@ -401,6 +443,6 @@ def _project(plan: Plan, items: list[_Item]) -> tuple[Plan, tuple[Output, ...]]:
             number += 1
             name = f"{item.name}{number}"
         taken.add(name.lower())
-        outputs.append(Output(item.name, name, item.certain))
+        outputs.append(Output(item.name, name, item.certain, item.type))
     named = tuple(Named(o.plan_name, i.expr) for o, i in zip(outputs, items, strict=True))
     return Project(plan, named), tuple(outputs)

@@ -62,7 +62,7 @@ def _closed(query: str, tokens: list[Token], index: int, end: int) -> Edits:
         if value.lower().startswith("distinct"):
             return []
         # Rows without a key do not count: a struct that holds a NULL would.
-        both = f" CASE WHEN ({key}) IS NOT NULL THEN struct(({key}), ({value})) END"
+        both = f" CASE WHEN ({key}) IS NOT NULL THEN named_struct('k', {key}, 'v', {value}) END"
         return [(comma.end + 1, close.start, both)]
     return []
 

@@ -20,13 +20,23 @@ from hybridview.algebra.expressions import (
 from hybridview.algebra.plan import Filter, Plan, Project, output
 from hybridview.sql.aggregates import is_aggregate, with_plain_calls
 from hybridview.sql.block import Block, Spelling, is_grouped, select_list
+from hybridview.sql.generators import is_generator
 from hybridview.sql.relation import Ctes, Relation, refuse
-from hybridview.sql.scope import PLAN, NoRule, Output, Scope, Unresolved
-from hybridview.sql.subquery import Inner, inside, is_subquery, keep, marked, with_value
+from hybridview.sql.scope import PLAN, NoRule, Output, Scope, Source, Unresolved
+from hybridview.sql.subquery import (
+    Inner,
+    beside,
+    inside,
+    is_subquery,
+    keep,
+    marked,
+    over_nothing,
+    with_value,
+)
 from hybridview.sql.ties import mark_places
 
 CLAUSES = {
-    *("from_", "joins", "where", "group", "having", "distinct", "order", "with_"),
+    *("from_", "joins", "laterals", "where", "group", "having", "distinct", "order", "with_"),
     *("expressions", "kind", "hint", "operation_modifiers", "qualify"),
 }
 """The clauses of a SELECT that are handled."""
@@ -95,6 +105,8 @@ class Nested:
         if isinstance(asked, exp.Exists | exp.In) and is_subquery(asked):
             inner = self._inner(asked, scope, ctes, plan)
             sought = self._sought(asked, scope) if isinstance(asked, exp.In) else None
+            if inner.aggregated:
+                return self._equal(plan, inner, None if negated else sought, asked)
             return keep(plan, inner, sought, negated)
         rewritten = condition.copy()
         for found in _topmost_subqueries(rewritten):
@@ -105,6 +117,39 @@ class Nested:
             else:
                 found.replace(_stand_in(name))
         return Filter(plan, self.around.expression(rewritten, scope))
+
+    def _equal(self, plan: Plan, inner: Inner, sought: Expr | None, node: Expr) -> Plan:
+        """Keep the rows whose value is that of an aggregate: IN, of one row always.
+
+        Only one that is NULL over nothing: for Spark a count of nothing was no row for long.
+        """
+        item = inner.items[0]
+        if sought is None or len(inner.items) > 1 or over_nothing(item) != exp.Null():
+            raise NoRule("aggregate in EXISTS, NOT IN or IN", node)
+        name = self.around.unique("subquery")
+        plan = with_value(plan, inner, name, self._column)
+        return Filter(plan, exp.EQ(this=exp.Paren(this=sought), expression=column(name)))
+
+    def lateral(
+        self, node: exp.Lateral, plan: Plan, scope: Scope, ctes: Ctes, keeps: bool
+    ) -> tuple[Plan, Scope]:
+        """Join the rows of a LATERAL subquery, which may name columns of those before it."""
+        refuse(node, {"this", "alias"})
+        inner = self._inner(node.this, scope, ctes, plan)
+        alias = node.args.get("alias")
+        given = [c.name for c in alias.columns] if alias else []
+        if not inner.columns or len(given) not in (0, len(inner.columns)):
+            raise NoRule("names of a LATERAL subquery", node)
+        label = self.around.unique(node.alias or "lateral")
+        outputs = tuple(
+            Output(name, f"{label}.{i}.{name}", c.certain or bool(given), c.type)
+            for i, (name, c) in enumerate(
+                zip(given or [c.name for c in inner.columns], inner.columns, strict=True)
+            )
+        )
+        names = tuple(o.plan_name for o in outputs)
+        plan = beside(plan, inner, names, keeps, self._column)
+        return plan, scope.plus(Scope((Source(node.alias, outputs),)))
 
     def _column(self, label: str) -> str:
         """Return a name for a plan column that no table's column can have."""
@@ -127,6 +172,8 @@ class Nested:
         inner = self._inner(node, scope, ctes, plan, over)
         if isinstance(node, exp.Subquery):
             return with_value(plan, inner, name, self._column)
+        if inner.aggregated:
+            raise NoRule("aggregate in EXISTS, NOT IN or IN", node)
         sought = over(self._sought(node, scope)) if isinstance(node, exp.In) else None
         return marked(plan, inner, sought, name, negated)
 
@@ -142,10 +189,9 @@ class Nested:
         if isinstance(node, exp.Subquery):
             refuse(node, {"this", "with_"})
             ctes = self.around.ctes_of(node, ctes)
-        query = inside(node)
-        inner = self._rows(query, ctes, scope, isinstance(node, exp.Exists))
+        inner = self._rows(node, ctes, scope)
         if inner is None:
-            return self._whole(query, ctes, scope)
+            return self._whole(inside(node), ctes, scope)
         own = set(output(inner.plan))
 
         def outside(expr: Expr) -> Expr:
@@ -166,11 +212,17 @@ class Nested:
             scope.find(miss.node)  # raises anew if nobody knows the name
             raise NoRule("correlated subquery", query) from None
         taken = tuple(Named(self._column(c.name), column(c.plan_name)) for c in found.columns)
-        return Inner(Project(found.plan, taken), tuple(column(n.name) for n in taken))
+        items = tuple(column(n.name) for n in taken)
+        return Inner(Project(found.plan, taken), items, columns=found.columns)
 
-    def _rows(self, node: Expr, ctes: Ctes, outer: Scope, only_rows: bool) -> Inner | None:
+    def _rows(self, asked: Expr, ctes: Ctes, outer: Scope) -> Inner | None:
         """Return the rows of a plain SELECT before its list; None if it is resolved as a whole."""
+        node = inside(asked)
         if not isinstance(node, exp.Select):
+            return None
+        if node.args.get("distinct") and isinstance(asked, exp.Subquery):
+            return None  # for IN and EXISTS equal rows are as good as one
+        if any(is_generator(part) for listed in node.expressions for part in listed.walk()):
             return None
         grouped = is_grouped(node)
         whole = any(node.args.get(part) for part in ("group", "having", "limit", "offset"))
@@ -178,7 +230,11 @@ class Nested:
             return None
         refuse(node, CLAUSES)
         ctes = self.around.ctes_of(node, ctes)
-        plan, scope = self.around.from_clause(node, ctes)
+        try:
+            plan, scope = self.around.from_clause(node, ctes)
+        except Unresolved as miss:
+            outer.find(miss.node)  # raises anew if nobody knows the name
+            raise NoRule("correlated subquery", node) from None
         scope = replace(scope, outer=outer)
         linked: list[Expr] = []
         where = node.args.get("where")
@@ -189,17 +245,24 @@ class Nested:
                     linked.append(found)
                     continue
             plan = self.where(plan, condition, scope, ctes)
-        if only_rows and not grouped:
+        if isinstance(asked, exp.Exists) and not grouped:
             return Inner(plan, (), tuple(linked))
         items: list[Expr] = []
+        names: list[Output] = []
         for listed in node.expressions:
             bare = listed.this if isinstance(listed, exp.Alias) else listed
+            if isinstance(bare, exp.Star) and not any(bare.args.values()):
+                names += scope.star(None)
+                items += [column(c.plan_name) for c in scope.star(None)]
+                continue
             if _is_star(bare) or any(is_subquery(part) for part in bare.walk()):
                 return self._refuse_link(linked, node)
             if self._names_an_alias(bare, scope, node):
                 raise NoRule("alias used in the same SELECT", bare)
             items.append(self.around.expression(with_plain_calls(bare), scope))
-        return Inner(plan, tuple(items), tuple(linked), grouped)
+            certain = isinstance(listed, exp.Alias) or isinstance(bare, exp.Column)
+            names.append(Output(listed.alias_or_name or bare.sql(), "", certain))
+        return Inner(plan, tuple(items), tuple(linked), grouped, tuple(names))
 
     @staticmethod
     def _names_an_alias(expr: Expr, scope: Scope, node: exp.Select) -> bool:

@@ -14,22 +14,29 @@ from hybridview.algebra.expressions import (
 )
 from hybridview.algebra.plan import (
     Distinct,
+    Filter,
     Plan,
     Project,
     Scan,
     output,
+    tables,
 )
 from hybridview.schema import TableSchema
+from hybridview.sql.block import is_grouped
 from hybridview.sql.first import first_of, first_of_select, has_limit
 from hybridview.sql.functions import (
     describe_part,
     unknown_part,
 )
 from hybridview.sql.joins import KINDS, METHODS, common_names, is_semi, join_using, joined
+from hybridview.sql.lambdas import with_own_variables
+from hybridview.sql.lateral import lateral
 from hybridview.sql.nested import CLAUSES, Nested
+from hybridview.sql.pivot import pivoted
 from hybridview.sql.relation import Cte, Ctes, Relation, refuse
 from hybridview.sql.scope import NoRule, Output, Scope, Source, Unresolved
 from hybridview.sql.sets import set_operation, union
+from hybridview.sql.values import one_row, values
 
 Schemas = Mapping[str, TableSchema]
 
@@ -45,7 +52,10 @@ class UnknownTable(Exception):
 
 def resolve(query: exp.Query, schemas: Schemas) -> Relation:
     """Return the plan of a query; raises NoRule, UnknownTable or Unresolved."""
-    return _Resolver(schemas).query(query, {})
+    found = _Resolver(schemas).query(query, {})
+    if not tables(found.plan):
+        raise NoRule("a query that reads no table", query)
+    return found
 
 
 def sources(query: exp.Query) -> tuple[exp.Table, ...]:
@@ -87,6 +97,8 @@ class _Resolver:
         if isinstance(node, exp.SetOperation):
             found = self._set_operation(node, self.ctes_of(node, ctes))
             return first_of(node, found) if has_limit(node) else found
+        if isinstance(node, exp.Values):
+            return values(node, self.expression)
         if isinstance(node, exp.Select):
             known = self.ctes_of(node, ctes)
             if has_limit(node):
@@ -138,10 +150,15 @@ class _Resolver:
     def from_clause(self, node: exp.Select, ctes: Ctes) -> tuple[Plan, Scope]:
         from_ = node.args.get("from_")
         if from_ is None:
-            raise NoRule("SELECT without FROM", node)
+            if node.is_star or is_grouped(node):
+                # Hidden columns are added to a grouped SELECT in front of its FROM.
+                raise NoRule("SELECT without FROM", node)
+            return one_row(self.unique), Scope(())
         plan, scope = self._source(from_.this, ctes)
         for join in node.args.get("joins") or ():
             plan, scope = self._join(join, plan, scope, ctes)
+        for view in node.args.get("laterals") or ():
+            plan, scope = lateral(view, plan, scope, self.expression, self.unique)
         return plan, scope
 
     def _join(self, join: exp.Join, plan: Plan, scope: Scope, ctes: Ctes) -> tuple[Plan, Scope]:
@@ -151,6 +168,11 @@ class _Resolver:
         if kind not in KINDS or method not in METHODS:
             raise NoRule(" ".join(w for w in (method, side, kind, "JOIN") if w), join)
         refuse(join, {"this", "kind", "side", "method", "on", "using"})
+        if join.this.args.get("pivots"):
+            # It would turn all that stands before it, joins included.
+            raise NoRule("PIVOT after a join", join)
+        if isinstance(join.this, exp.Lateral):
+            return self._lateral(join, join.this, plan, scope, ctes)
         right, right_scope = self._source(join.this, ctes)
         using = [name.name for name in join.args.get("using") or ()]
         if method == "NATURAL":
@@ -162,12 +184,40 @@ class _Resolver:
         condition = self.expression(on, both) if on is not None else None
         return joined(plan, right, condition, side, kind), scope if is_semi(kind) else both
 
+    def _lateral(
+        self, join: exp.Join, node: exp.Lateral, plan: Plan, scope: Scope, ctes: Ctes
+    ) -> tuple[Plan, Scope]:
+        """Join rows that a call or a subquery makes of each row before it."""
+        side, on = join.args.get("side") or "", join.args.get("on")
+        always = on is None or on == exp.true()
+        if join.args.get("using") or join.args.get("method") or side not in ("", "LEFT"):
+            raise NoRule("this join with LATERAL", join)
+        if not (always or side == "") or is_semi((join.args.get("kind") or "").upper()):
+            raise NoRule("this join with LATERAL", join)
+        if isinstance(node.this, exp.Subquery):
+            plan, scope = Nested(self).lateral(node, plan, scope, ctes, side == "LEFT")
+        else:
+            plan, scope = lateral(node, plan, scope, self.expression, self.unique, side == "LEFT")
+        if on is None or always:
+            return plan, scope
+        return Filter(plan, self.expression(on, scope)), scope
+
     def _source(self, node: Expr, ctes: Ctes) -> tuple[Plan, Scope]:
+        pivots = node.args.get("pivots")
+        if pivots and not node.args.get("joins"):
+            alone = node.copy()
+            alone.set("pivots", None)
+            plan, scope = self._source(alone, ctes)
+            for pivot in pivots:
+                plan, scope = pivoted(pivot, plan, scope, self.expression, self.unique)
+            return plan, scope
         if isinstance(node, exp.Subquery) and isinstance(node.this, exp.Table):
             refuse(node, {"this"})
             return self._source(node.this, ctes)
         if isinstance(node, exp.Subquery):
             return self._derived(node.this, self.ctes_of(node, ctes), node)
+        if isinstance(node, exp.Values):
+            return self._derived(node, ctes, node)
         if not isinstance(node, exp.Table) or not isinstance(node.this, exp.Identifier):
             raise NoRule(describe_part(node.this if isinstance(node, exp.Table) else node), node)
         joins = node.args.get("joins") or ()
@@ -188,7 +238,7 @@ class _Resolver:
     def _derived(
         self, query: Expr, ctes: Ctes, node: Expr, cte_names: tuple[str, ...] = ()
     ) -> tuple[Plan, Scope]:
-        refuse(node, {"this", "alias", "with_"})
+        refuse(node, {"this", "alias", "with_", *(("expressions",) if node is query else ())})
         inner = self.query(query, ctes)
         label = node.alias_or_name or "derived"
         names = tuple(c.name for c in node.args["alias"].columns) if node.args.get("alias") else ()
@@ -199,7 +249,7 @@ class _Resolver:
         for index, c in enumerate(inner.columns):
             name = names[index] if index < len(names) else c.name
             plan_name = _fresh(f"{alias}.{name}", taken)
-            outputs.append(Output(name, plan_name, c.certain or index < len(names)))
+            outputs.append(Output(name, plan_name, c.certain or index < len(names), c.type))
         plan = Project(
             inner.plan,
             tuple(
@@ -220,8 +270,8 @@ class _Resolver:
             raise NoRule("aliases of some columns of a table", node)
         alias = self.unique(node.alias_or_name)
         plan = Scan(schema.name, alias, schema.names)
-        pairs = zip(names, schema.names, strict=True)
-        columns = tuple(Output(name, f"{alias}.{own}") for name, own in pairs)
+        pairs = zip(names, schema.columns, strict=True)
+        columns = tuple(Output(n, f"{alias}.{own.name}", type=own.type) for n, own in pairs)
         return plan, Scope((Source(node.alias_or_name, columns),))
 
     def expression(self, expr: Expr, scope: Scope) -> Expr:
@@ -232,10 +282,10 @@ class _Resolver:
 
         def resolved(node: Expr) -> Expr:
             if isinstance(node, exp.Column):
-                return column(scope.find(node))
+                return scope.meaning(node)
             return node
 
-        return expr.copy().transform(resolved)
+        return with_own_variables(expr).transform(resolved)
 
     def unique(self, label: str) -> str:
         # Plan columns are called alias.column: a dot in the alias could make two of them alike.

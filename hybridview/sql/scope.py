@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from hybridview.algebra.expressions import Expr
+from hybridview.algebra.expressions import Expr, column
+from hybridview.sql.fields import elements, field
 
 PLAN = "\0"
 """The qualifier of a reference that is a plan column already."""
@@ -50,6 +51,8 @@ class Output:
     name: str
     plan_name: str
     certain: bool = True
+    type: str = ""
+    """Its type in Spark's spelling, as far as it is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,31 +76,79 @@ class Scope:
     def plus(self, other: Scope) -> Scope:
         return Scope(self.sources + other.sources, self.using + other.using, self.outer)
 
+    def meaning(self, node: exp.Column) -> Expr:
+        """Return what a reference means: a plan column, or a field of one."""
+        if node.table == PLAN:
+            return column(node.name)
+        found, names = self._find(node)
+        value: Expr = column(found.plan_name)
+        kind = found.type
+        for name in names:
+            inner = field(kind, name)
+            if inner is None:
+                # A map's key, or the fields of an array's elements, are written like that too.
+                raise NoRule("struct field reference", node)
+            # In parentheses a plan column's name stays whole, wherever its text is read again.
+            base = value if isinstance(value, exp.Dot) else exp.Paren(this=value)
+            value = exp.Dot(this=base, expression=exp.to_identifier(inner[0], quoted=True))
+            kind = inner[1]
+        return value
+
     def find(self, node: exp.Column) -> str:
         """Return the plan column a reference means; ambiguity has no rule, Spark decides it."""
         if node.table == PLAN:
             return node.name
-        if node.args.get("db") or node.args.get("catalog"):
+        found, names = self._find(node)
+        if names:
+            raise NoRule("struct field reference", node)
+        return found.plan_name
+
+    def _find(self, node: exp.Column) -> tuple[Output, tuple[str, ...]]:
+        """Return the column a reference starts with, and the names of fields that follow.
+
+        As in Spark `a.b` is column b of source a, if there is one; else field b of column a.
+        """
+        words = tuple(part.name for part in node.parts)
+        aliases = {source.alias.lower() for source in self.sources}
+        if len(words) > 2 and words[1].lower() in aliases:
             raise NoRule("nested column reference", node)
-        table, name = node.table.lower(), node.name.lower()
-        found = [
-            column.plan_name
+        for qualified in (True, False) if len(words) > 1 else (False,):
+            found = self._named(words, qualified)
+            if len(found) > 1:
+                raise NoRule(f"ambiguous column {node.name}", node)
+            if found:
+                return found[0], words[2:] if qualified else words[1:]
+        if self.outer is not None:
+            return self.outer._find(node)
+        if len(words) > 2:
+            raise NoRule("nested column reference", node)
+        table = words[0].lower() if len(words) > 1 else ""
+        raise Unresolved(node, self.candidates(table), self.certain())
+
+    def _named(self, words: tuple[str, ...], qualified: bool) -> list[Output]:
+        """Return the columns that the first two words, or the first alone, can mean."""
+        table, name = (words[0].lower() if qualified else ""), words[int(qualified)].lower()
+        return [
+            column
             for source in self.sources
             if not table or source.alias.lower() == table
             for column in source.columns
             if column.name.lower() == name and (table or name not in source.merged)
         ]
-        if len(found) == 1:
-            return found[0]
-        if found:
-            raise NoRule(f"ambiguous column {node.name}", node)
-        names = {c.name.lower() for s in self.sources for c in s.columns}
-        if table in names - {s.alias.lower() for s in self.sources}:
-            # `a.b` may be field b of a struct column a.
-            raise NoRule("struct field reference", node)
-        if self.outer is not None:
-            return self.outer.find(node)
-        raise Unresolved(node, self.candidates(table), self.certain())
+
+    def type_of(self, expr: Expr) -> str:
+        """Return the type of a plan column, a field or an element of one; "" if it is not known."""
+        if isinstance(expr, exp.Paren):
+            return self.type_of(expr.this)
+        if isinstance(expr, exp.Dot):
+            found = field(self.type_of(expr.this), expr.expression.name)
+            return found[1] if found else ""
+        if isinstance(expr, exp.Bracket):
+            return (elements(self.type_of(expr.this)) or ("",))[-1]
+        if not isinstance(expr, exp.Column):
+            return ""
+        every = (c for source in self.sources for c in source.columns)
+        return next((c.type for c in every if c.plan_name == expr.name), "")
 
     def spelled(self) -> dict[str, str]:
         """Return how a query writes the columns it can name, by their plan columns."""

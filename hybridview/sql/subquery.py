@@ -8,7 +8,7 @@ values it takes from outside. `linked` conditions tie a row inside to the row ou
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
@@ -33,7 +33,7 @@ from hybridview.algebra.plan import (
     output,
 )
 from hybridview.sql.aggregates import is_aggregate, over_no_rows
-from hybridview.sql.scope import NoRule
+from hybridview.sql.scope import NoRule, Output
 
 FOUND = "__hv_found"
 TOO_MANY = "hybridview: a scalar subquery returned more than one row"
@@ -48,6 +48,8 @@ class Inner:
     linked: tuple[Expr, ...] = ()
     aggregated: bool = False
     """Whether its items are aggregates over all its rows: then it has one row, always."""
+    columns: tuple[Output, ...] = ()
+    """What its items are called."""
 
     def outside(self) -> tuple[str, ...]:
         """Return the columns it takes from outside."""
@@ -64,7 +66,10 @@ def is_subquery(node: Expr) -> bool:
     """Say whether a node is a subquery together with what asks for it."""
     if isinstance(node, exp.In):
         return node.args.get("query") is not None
-    return isinstance(node, exp.Exists | exp.Subquery)
+    # exists(xs, x -> x > 1) asks for an element of an array.
+    if isinstance(node, exp.Exists):
+        return isinstance(node.this, exp.Query)
+    return isinstance(node, exp.Subquery)
 
 
 def inside(node: Expr) -> Expr:
@@ -115,6 +120,29 @@ def marked(plan: Plan, inner: Inner, sought: Expr | None, name: str, negated: bo
     true = Semi(plan, inner.plan, condition)
     false = Semi(plan, inner.plan, condition, anti=True)
     return _union(plan, name, ((true, exp.true()), (false, exp.false())))
+
+
+def beside(plan: Plan, inner: Inner, names: tuple[str, ...], keeps: bool, fresh: Fresh) -> Plan:
+    """Return the rows of `plan`, each beside the rows a LATERAL subquery has for it.
+
+    One that aggregates has one row for each, as a scalar subquery has one value. With `keeps` a row
+    without any is kept; NULLs must then be what its items are, so they must be columns.
+    """
+    if inner.aggregated:
+        for name, item in zip(names, inner.items, strict=True):
+            plan = with_value(plan, replace(inner, items=(item,)), name, fresh)
+        return plan
+    own = set(output(inner.plan))
+    if keeps and not all(isinstance(i, exp.Column) and i.name in own for i in inner.items):
+        raise NoRule("LEFT JOIN LATERAL with computed columns")
+    condition = conjunction(inner.linked)
+    joined = (
+        Outer(plan, inner.plan, condition, keeps_left=True, keeps_right=False)
+        if keeps
+        else Join(plan, inner.plan, condition)
+    )
+    items = tuple(Named(n, item) for n, item in zip(names, inner.items, strict=True))
+    return Project(joined, (*(Named(n, column(n)) for n in output(plan)), *items))
 
 
 def _union(plan: Plan, name: str, arms: tuple[tuple[Plan, Expr], ...]) -> Plan:

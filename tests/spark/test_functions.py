@@ -8,11 +8,25 @@ from typing import Any
 import pytest
 import sqlglot
 
-from hybridview.sql.functions import SCALAR_SAMPLES
+from hybridview.sql.functions import SCALAR_SAMPLES, TYPED_SAMPLES
 
 pytestmark = pytest.mark.spark
 
 SAMPLES = tuple(s.strip() for s in SCALAR_SAMPLES.split(";"))
+TYPED = tuple(s.strip() for s in TYPED_SAMPLES.split(";"))
+TYPED_ROWS = """
+SELECT i, j, s, d, t, xs, ws, map('k', i, 'l', j) AS m, named_struct('x', i, 'y', s) AS p
+FROM VALUES
+  (1, 5, 'x', DATE '2024-02-29', TIMESTAMP '2024-03-31 02:30:59.123456',
+   array(3, 1, 2, NULL), array('b', 'a')),
+  (7, 2, ' axBx-x ', DATE '1999-12-31', TIMESTAMP '1970-01-01 00:00:00', array(2, 2), array('k')),
+  (20, -3, '12', DATE '2000-01-01', CAST(NULL AS TIMESTAMP),
+   CAST(array() AS ARRAY<INT>), CAST(array() AS ARRAY<STRING>)),
+  (3, NULL, CAST(NULL AS STRING), CAST(NULL AS DATE), TIMESTAMP '2024-10-27 02:30:00',
+   CAST(NULL AS ARRAY<INT>), CAST(NULL AS ARRAY<STRING>))
+  AS r(i, j, s, d, t, xs, ws)
+"""
+"""Rows with the columns that the typed samples read."""
 
 STRINGS = ("'x'", "' axBx-x '", "'-7'", "'12'", "NULL")
 DATES = ("2024-02-29", "1999-12-31", "2000-01-01", "1582-10-15")
@@ -69,6 +83,15 @@ def test_samples_survive_the_parser(spark: Any, kind: str, argument: str) -> Non
         if types[first] != types[second] or any(a != b for a, b in values):
             different[sample] = (types[first], types[second], values)
     assert different == {}
+
+
+@pytest.mark.parametrize("sample", TYPED)
+def test_typed_samples_survive_the_parser(spark: Any, sample: str) -> None:
+    again = sqlglot.parse_one(sample, dialect="spark").sql(dialect="spark")
+    frame = spark.sql(f"SELECT {sample} AS a, {again} AS b FROM ({TYPED_ROWS})")
+    written, generated = (field.dataType for field in frame.schema.fields)
+    assert written == generated
+    assert [row for row in frame.collect() if repr(row[0]) != repr(row[1])] == []
 
 
 def test_samples_are_not_constant(spark: Any) -> None:

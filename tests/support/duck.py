@@ -79,7 +79,7 @@ def to_duck(sql: str) -> str:
     No rows have no groups in Spark, not even the one of an empty grouping set; and grouping_id()
     without arguments is over all keys.
     """
-    tree = sqlglot.parse_one(sql, read="spark")
+    tree = sqlglot.parse_one(sql, read="spark").transform(_keep_rows)
     for select in list(tree.find_all(exp.Select)):
         group = select.args.get("group")
         if group is not None and has_sets(group):
@@ -96,6 +96,21 @@ def _listed(select: exp.Select, key: exp.Expr) -> exp.Expr:
         return select.expressions[int(key.name) - 1].unalias()
     aliased = [e for e in select.expressions if isinstance(e, exp.Alias) and e.alias == key.sql()]
     return aliased[0].unalias() if aliased else key
+
+
+def _keep_rows(node: exp.Expr) -> exp.Expr:
+    """Make LATERAL VIEW OUTER explode(xs) and explode_outer(xs) keep rows; sqlglot drops OUTER."""
+    outer = isinstance(node, exp.Lateral) and node.args.get("outer")
+    call = node.this if outer else node
+    if isinstance(call, exp.Explode) and (outer or isinstance(call, exp.ExplodeOuter)):
+        assert not isinstance(call, exp.Posexplode), "the position of a kept row is NULL"
+        some = exp.func("cardinality", call.this.copy()) > 0
+        one = exp.Array(expressions=[exp.Null()])
+        plain = exp.Explode(this=exp.Case().when(some, call.this.copy()).else_(one))
+        if not outer:
+            return plain
+        node.set("this", plain)
+    return node
 
 
 def schema(name: str, **columns: str) -> TableSchema:

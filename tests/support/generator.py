@@ -143,7 +143,7 @@ class _Writer:
         count = self.rng.choices((1, 2, 3, 4), (10, 7, 3, 1))[0]
         merged = False
         for number in range(1, min(count, self.budget + 1)):
-            more, right = self.source(depth)
+            more, right = self.values() if self.chance(0.12) else self.source(depth)
             style = self.rng.random()
             if style < 0.15 and number == 1 and _has_k(columns) and _has_k(right):
                 text += f" JOIN {more} USING (k)"
@@ -168,6 +168,10 @@ class _Writer:
                 text += f" {self.rng.choice(('JOIN', 'INNER JOIN'))} {more} ON {condition}"
             merged = merged and (number == 1 or not _has_k(right))
             columns = (*columns, *right)
+        if self.chance(0.12) and ", " not in text:
+            # After a comma DuckDB would make rows of the last source alone.
+            view, made = self.lateral_view(columns)
+            text, columns = text + view, (*columns, *made)
         if merged:
             columns = (*columns, Col("k", "int"))
         if self.chance(0.4):
@@ -175,6 +179,25 @@ class _Writer:
         if depth > 0 and self.budget > 0 and self.reads < MOST_READS and self.chance(0.25):
             where.append(self.subquery(columns))
         return f"FROM {text}{' WHERE ' + ' AND '.join(where) if where else ''}", columns
+
+    def values(self) -> tuple[str, tuple[Col, ...]]:
+        """Return rows that the query lists itself."""
+        self.aliases += 1
+        columns = (Col("i", "int"), Col("w", "str"))
+        rows = "(1, 'a'), (2, NULL), (NULL, 'xy'), (2, 'b')"
+        return f"VALUES {rows} AS l{self.aliases}(i, w)", _qualified(columns, f"l{self.aliases}")
+
+    def lateral_view(self, columns: tuple[Col, ...]) -> tuple[str, tuple[Col, ...]]:
+        """Return a LATERAL VIEW that makes several rows of one, or none."""
+        self.aliases += 1
+        kind = self.rng.choice(("int", "str"))
+        one, two = (self.expression(kind, columns, 0) for _ in range(2))
+        made = f"array({one}, {two})" if kind == "int" else f"split({one}, 'b')"
+        if self.chance(0.3):
+            made = f"filter(array({one}, {two}), e -> e > {LITERALS[kind]})"
+        word = self.rng.choice(("VIEW", "VIEW OUTER"))
+        alias = f"g{self.aliases}"
+        return f" LATERAL {word} explode({made}) {alias} AS e", (Col(f"{alias}.e", kind),)
 
     def match(self, left: tuple[Col, ...], right: tuple[Col, ...]) -> str:
         """Return an equality between two sides; a weaker condition if no kinds fit."""
@@ -232,6 +255,7 @@ class _Writer:
                 f"{plain} % 3",
                 f"greatest({plain}, {other})",
                 f"length({self.expression('str', columns, 0)})",
+                f"element_at(array({other}, {plain}), 2)",
             ),
             "dec": (f"{plain} + 1", f"{plain} - {other}", f"-{plain}", f"least({plain}, {other})"),
             "str": (
