@@ -136,7 +136,8 @@ class Scope:
         if not isinstance(expr, exp.Column):
             return ""
         every = (c for source in self.sources for c in source.columns)
-        return next((c.type for c in every if c.plan_name == expr.name), "")
+        own = next((c.type for c in every if c.plan_name == expr.name), "")
+        return own or (self.outer.type_of(expr) if self.outer is not None else "")
 
     def candidates(self, table: str) -> tuple[str, ...]:
         sources = [s for s in self.sources if not table or s.alias.lower() == table]
