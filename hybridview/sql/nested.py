@@ -262,7 +262,8 @@ class Nested:
             items.append(self.around.expression(with_plain_calls(bare), scope))
             certain = isinstance(listed, exp.Alias) or isinstance(bare, exp.Column)
             names.append(Output(listed.alias_or_name or bare.sql(), "", certain))
-        return Inner(plan, tuple(items), tuple(linked), grouped, tuple(names))
+        alike = all(_alike(link, scope) for link in linked)
+        return Inner(plan, tuple(items), tuple(linked), grouped, tuple(names), alike)
 
     @staticmethod
     def _names_an_alias(expr: Expr, scope: Scope, node: exp.Select) -> bool:
@@ -277,6 +278,16 @@ class Nested:
         """Leave a subquery to be resolved as a whole, if nothing ties it to the outside."""
         if linked:
             raise NoRule("correlated subquery", node)
+
+
+def _alike(link: Expr, scope: Scope) -> bool:
+    """Say whether both sides of an equality are known to have one type, or to be integers."""
+    bare = link.unnest() if isinstance(link, exp.Paren) else link
+    if not isinstance(bare, exp.EQ):
+        return False
+    left, right = (scope.type_of(side).lower() for side in (bare.left, bare.right))
+    integers = {"tinyint", "smallint", "int", "bigint"}
+    return bool(left) and (left == right or {left, right} <= integers)
 
 
 def _stand_in(name: str) -> exp.Column:

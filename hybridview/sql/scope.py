@@ -148,7 +148,8 @@ class Scope:
         if not isinstance(expr, exp.Column):
             return ""
         every = (c for source in self.sources for c in source.columns)
-        return next((c.type for c in every if c.plan_name == expr.name), "")
+        own = next((c.type for c in every if c.plan_name == expr.name), "")
+        return own or (self.outer.type_of(expr) if self.outer is not None else "")
 
     def spelled(self) -> dict[str, str]:
         """Return how a query writes the columns it can name, by their plan columns."""

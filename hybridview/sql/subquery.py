@@ -50,6 +50,8 @@ class Inner:
     """Whether its items are aggregates over all its rows: then it has one row, always."""
     columns: tuple[Output, ...] = ()
     """What its items are called."""
+    one_to_one: bool = True
+    """Whether a value outside is equal to one value inside at most: both have one type."""
 
     def outside(self) -> tuple[str, ...]:
         """Return the columns it takes from outside."""
@@ -246,7 +248,8 @@ def over_nothing(value: Expr) -> Expr:
 def _equalities(inner: Inner) -> tuple[tuple[Expr, Expr], ...] | None:
     """Return (inside, outside) of every link if all are equalities of such sides; else None."""
     own = set(output(inner.plan))
-    if any(set(columns_of(item)) - own for item in inner.items):
+    # The number 1 is equal to the texts '1' and '01': two groups would be one outside.
+    if not inner.one_to_one or any(set(columns_of(item)) - own for item in inner.items):
         return None
     found: list[tuple[Expr, Expr]] = []
     for link in inner.linked:
