@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from hybridview.algebra.plan import Filter, Flatten, Plan, output, walk
+from hybridview.algebra.plan import Filter, Flatten, Plan, output
 from hybridview.algebra.show import show
+from hybridview.algebra.walk import walk
 from hybridview.compiler import derive as derive_module
 from hybridview.compiler.kinds import Recorded
 from hybridview.compiler.layout import lay_out

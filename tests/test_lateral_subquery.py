@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hybridview.algebra.plan import Aggregate, Join, Outer, walk
+from hybridview.algebra.plan import Aggregate, Join, Outer
+from hybridview.algebra.walk import walk
 from hybridview.sql.scope import NoRule, Unresolved
 from tests.test_resolve import outputs, relation
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hybridview.algebra.plan import Aggregate, Filter, Flatten, Project, walk
+from hybridview.algebra.plan import Aggregate, Filter, Flatten, Project
+from hybridview.algebra.walk import walk
 from hybridview.schema import Column, TableSchema
 from hybridview.sql.parse import parse_definition, parse_query
 from hybridview.sql.resolve import Relation, resolve

@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 import pytest
 from sqlglot import exp
 
-from hybridview.algebra.plan import Aggregate, walk
+from hybridview.algebra.plan import Aggregate
+from hybridview.algebra.walk import walk
 from hybridview.compiler.batch import Batch, only_grows
 from hybridview.compiler.layout import shape
 from hybridview.compiler.program import Compilable, DeltaProgram, NotIncremental

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from sqlglot import exp
 
-from hybridview.algebra.plan import Aggregate, Filter, Plan, Project, Scan, Union, tables, walk
+from hybridview.algebra.plan import Aggregate, Filter, Plan, Project, Scan, Union
+from hybridview.algebra.walk import tables, walk
 from hybridview.schema import Column, TableSchema
 from hybridview.sql.functions import _scalar_kinds
 from hybridview.sql.load import counting_copies, with_columns, with_row_ids

@@ -36,9 +36,8 @@ from hybridview.algebra.plan import (
     Window,
     output,
     signed,
-    tables,
-    walk,
 )
+from hybridview.algebra.walk import tables, walk
 from hybridview.compiler import derive as derive_module
 from hybridview.compiler import program as program_module
 from hybridview.compiler.batch import Batch

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from hybridview.algebra.plan import tables
+from hybridview.algebra.walk import tables
 from hybridview.compiler.batch import Batch
 from hybridview.compiler.program import NotIncremental, refuses
 from hybridview.compiler.view import arguments, compile_view, delta_program, plan_view

@@ -4,18 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hybridview.algebra.plan import (
-    Constant,
-    Filter,
-    Flatten,
-    Join,
-    Plan,
-    Project,
-    Scan,
-    Union,
-    tables,
-    walk,
-)
+from hybridview.algebra.plan import Constant, Filter, Flatten, Join, Plan, Project, Scan, Union
+from hybridview.algebra.walk import tables, walk
 
 
 @dataclass(frozen=True, slots=True)

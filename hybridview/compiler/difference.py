@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from hybridview.algebra.plan import Consolidate, Negate, Plan, Reference, Union, tables
+from hybridview.algebra.plan import Consolidate, Negate, Plan, Reference, Union
+from hybridview.algebra.walk import tables
 from hybridview.compiler import statements
 from hybridview.compiler.layout import Layout, LayoutKind
 from hybridview.compiler.program import Compilable, DeltaProgram, Method

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hybridview.algebra.plan import Aggregate, Constant, Flatten, Plan, Project, Scan, walk
+from hybridview.algebra.plan import Aggregate, Constant, Flatten, Plan, Project, Scan
+from hybridview.algebra.walk import walk
 from hybridview.compiler.identity import UNKNOWN, Type, read_type
 from hybridview.compiler.kinds import OPAQUE, Recorded, kind_of, kinds
 from hybridview.compiler.layout import Hidden, Layout, LayoutKind, Shape, shape

@@ -24,6 +24,7 @@ from hybridview.algebra.plan import (
     Empty,
     Expand,
     Filter,
+    Flatten,
     Join,
     Near,
     Negate,
@@ -89,7 +90,7 @@ class _Offers:
                 return dict.fromkeys(output(plan), frozenset())
             case Filter(child) | Negate(child) | Consolidate(child) | Expand(child):
                 return self.of(child)
-            case Repeat(child) | Distinct(child):
+            case Repeat(child) | Distinct(child) | Flatten(child):
                 return self.of(child)
             case Semi(left, right, condition, anti):
                 return self.of(left) if anti else self._joined(condition, left, right, left)
@@ -159,7 +160,9 @@ class _Narrower:
         match plan:
             case Scan():
                 return self._scan(plan, wanted)
-            case Filter(child) | Negate(child) | Repeat(child) | Distinct(child):
+            case Filter(child) | Negate(child) | Distinct(child):
+                return replace(plan, input=self.visit(child, wanted))
+            case Repeat(child) | Flatten(child):
                 return replace(plan, input=self.visit(child, wanted))
             case Consolidate(child):
                 return Consolidate(self.visit(child, wanted))

@@ -19,6 +19,7 @@ from hybridview.algebra.fingerprint import Fingerprint, fingerprint
 from hybridview.algebra.plan import (
     Aggregate,
     Filter,
+    Flatten,
     Join,
     Plan,
     Project,
@@ -28,9 +29,9 @@ from hybridview.algebra.plan import (
     Window,
     children,
     output,
-    walk,
 )
 from hybridview.algebra.rebuild import over
+from hybridview.algebra.walk import walk
 from hybridview.compiler.measures import Types
 from hybridview.compiler.program import inexact
 from hybridview.compiler.render import render, text
@@ -100,7 +101,8 @@ def _recomputed(plan: Plan, types: Types, keyed: bool) -> list[Plan]:
     """Return the operators at the top of a plan that no key restricts, and those above them."""
     chain: list[Plan] = []
     node, depth = plan, 0
-    while isinstance(node, Project | Filter | Repeat | Window | Top) or _is_total(node):
+    linear = (Project, Filter, Repeat, Flatten)
+    while isinstance(node, (*linear, Window, Top)) or _is_total(node):
         if isinstance(node, Aggregate) and keyed:
             break
         chain.append(node)

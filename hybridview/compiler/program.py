@@ -22,9 +22,9 @@ from hybridview.algebra.plan import (
     Top,
     Window,
     output,
-    walk,
 )
 from hybridview.algebra.sharing import parts, share
+from hybridview.algebra.walk import walk
 from hybridview.compiler import statements
 from hybridview.compiler.batch import Batch, only_grows, touched
 from hybridview.compiler.derive import derive

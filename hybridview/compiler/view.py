@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from hybridview.algebra.plan import Aggregate, Plan, Project, Window, output, walk
+from hybridview.algebra.plan import Aggregate, Plan, Project, Window, output
+from hybridview.algebra.walk import walk
 from hybridview.compiler.batch import Batch
 from hybridview.compiler.difference import difference
 from hybridview.compiler.kinds import Recorded, kinds

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from hybridview.algebra.plan import tables
+from hybridview.algebra.walk import tables
 from hybridview.catalog import Catalog, ViewRecord, ViewState
 from hybridview.compiler.backfill import backfill
 from hybridview.compiler.batch import Batch

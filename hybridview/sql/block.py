@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
 from hybridview.algebra.expressions import Expr, Named, column, columns_of, substitute
-from hybridview.algebra.plan import Aggregate, Filter, Flatten, Plan, Project, Window, output
+from hybridview.algebra.plan import Aggregate, Filter, Flatten, Plan, Project, output
 from hybridview.schema import HIDDEN
 from hybridview.sql.aggregates import arguments_of, is_aggregate, with_plain_calls
 from hybridview.sql.fields import struct_type
@@ -22,8 +22,9 @@ from hybridview.sql.grouping import (
     sets_of,
     without_grouping_calls,
 )
+from hybridview.sql.items import Item, aggregate_calls, label
 from hybridview.sql.scope import NoRule, Output, Scope, Unresolved
-from hybridview.sql.ties import check_ties
+from hybridview.sql.windows import refuse_windows_of_keys, spelled_groups, windows
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,18 +36,6 @@ class Block:
     expression: Callable[[Expr], Expr]
     join_subqueries: Callable[[Plan, Callable[[Expr], Expr]], Plan]
     """Joins the subqueries that stand beside groups to them."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Item:
-    """One output column: its name, whether its author chose it, its plan expression, its type."""
-
-    name: str
-    certain: bool
-    expr: Expr
-    written: Expr | None = None
-    """As the user wrote it, unless it is one of the columns of a star."""
-    type: str = ""
 
 
 Spelling = dict[str, str]
@@ -75,9 +64,9 @@ def select_list(block: Block, plan: Plan) -> tuple[Plan, tuple[Output, ...], Spe
     qualify = _with_aliases(qualify_node.this, block, named) if qualify_node is not None else None
     if group is None and not calls and having is None:
         spelled = block.scope.spelled()
-        return (*_project(*_windows(plan, items, qualify, spelled)), None)
+        return (*_project(*windows(plan, items, qualify, spelled)), None)
     if by_sets is not None:
-        _refuse_windows_of_keys([i.expr for i in items] + ([qualify] if qualify else []))
+        refuse_windows_of_keys([i.expr for i in items] + ([qualify] if qualify else []))
         groups = _by_sets(block, items, by_sets, plan, calls, asked)
     else:
         aggregate = _aggregate(plan, _keys(block, items, group), calls)
@@ -92,8 +81,8 @@ def select_list(block: Block, plan: Plan) -> tuple[Plan, tuple[Output, ...], Spe
     over = [replace(i, expr=groups.over(i.expr, known)) for i in items]
     if qualify is not None:
         qualify = groups.over(qualify, known)
-    spelled = _spelled_groups(groups.aggregate, block.scope.spelled())
-    return (*_project(*_windows(grouped, over, qualify, spelled)), groups.spelling)
+    spelled = spelled_groups(groups.aggregate, block.scope.spelled())
+    return (*_project(*windows(grouped, over, qualify, spelled)), groups.spelling)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +110,7 @@ class _Groups:
 
 def _by_sets(
     block: Block,
-    items: list[_Item],
+    items: list[Item],
     group: exp.Group,
     plan: Plan,
     calls: tuple[Expr, ...],
@@ -136,8 +125,8 @@ def _by_sets(
     rows, columns = repeated(plan, found)
     taken: set[str] = set()
     keys = tuple(
-        Named(_label(label, taken), by)
-        for label, by in zip((*found.keys, columns[-1]), columns, strict=True)
+        Named(label(key, taken), by)
+        for key, by in zip((*found.keys, columns[-1]), columns, strict=True)
     )
     aggregate = _aggregate(rows, keys, calls)
     number = {columns[-1].name: column(keys[-1].name)}
@@ -159,62 +148,6 @@ def _by_sets(
     return _Groups(aggregate, tuple(meanings), spelling)
 
 
-def _refuse_windows_of_keys(exprs: list[Expr]) -> None:
-    """Stop at sum(key) OVER: Spark takes the key of the rows there, not the one of the groups."""
-    for window in (found for expr in exprs for found in expr.find_all(exp.Window)):
-        for argument in arguments_of(window.this):
-            inner = {id(c) for call in _aggregate_calls(argument) for c in call.walk()}
-            if any(id(c) not in inner for c in argument.find_all(exp.Column)):
-                raise NoRule("window function of a key of GROUPING SETS", window)
-
-
-def _spelled_groups(aggregate: Aggregate, columns: Mapping[str, str]) -> dict[str, str]:
-    """Return keys and measures in the author's words, as far as their columns have any."""
-    found: dict[str, str] = {}
-    for named in (*aggregate.keys, *aggregate.measures):
-        if set(columns_of(named.expr)) <= set(columns):
-            words: dict[str, Expr] = {
-                n: exp.maybe_parse(columns[n], dialect="spark") for n in columns
-            }
-            found[named.name] = substitute(named.expr, words).sql(dialect="spark")
-    return found
-
-
-def _windows(
-    plan: Plan, items: list[_Item], qualify: Expr | None, spelled: Mapping[str, str]
-) -> tuple[Plan, list[_Item]]:
-    """Compute window functions, one operator for each way to part the rows; then QUALIFY.
-
-    `spelled` gives the plan's columns in the author's words.
-    """
-    exprs = [*(item.expr for item in items), *([qualify] if qualify is not None else [])]
-    found: dict[tuple[Expr, ...], list[Named]] = {}
-    taken = {name.lower() for name in output(plan)}
-    calls: list[Named] = []
-    for expr in exprs:
-        for window in expr.find_all(exp.Window):
-            if any(window == named.expr for named in calls):
-                continue
-            if isinstance(window.this, exp.Column):
-                raise NoRule("window function over an aggregate of the same name", window)
-            check_ties(window, exprs, spelled)
-            calls.append(Named(_label(window, taken), window.copy()))
-            found.setdefault(tuple(window.args.get("partition_by") or ()), []).append(calls[-1])
-    for partition, functions in found.items():
-        plan = Window(plan, partition, tuple(functions))
-
-    def called(node: Expr) -> Expr:
-        named = next((c for c in calls if c.expr == node), None)
-        return column(named.name) if named is not None else node
-
-    def computed(expr: Expr) -> Expr:
-        return expr.copy().transform(called)
-
-    if qualify is not None:
-        plan = Filter(plan, computed(qualify))
-    return plan, [replace(i, expr=computed(i.expr)) for i in items]
-
-
 def is_grouped(node: exp.Select) -> bool:
     """Say whether a SELECT makes groups: by GROUP BY, HAVING or an aggregate of its own."""
     if node.args.get("group") or node.args.get("having"):
@@ -223,22 +156,7 @@ def is_grouped(node: exp.Select) -> bool:
 
 
 def _has_call(node: Expr) -> bool:
-    return next(_aggregate_calls(node), None) is not None
-
-
-def _aggregate_calls(node: Expr) -> Iterator[Expr]:
-    """Yield the aggregate calls of an expression; not what a window computes, nor a subquery."""
-    if isinstance(node, exp.Query | exp.Subquery):
-        return
-    if isinstance(node, exp.Window):
-        for part in (*node.this.iter_expressions(), *node.iter_expressions()):
-            if part is not node.this:
-                yield from _aggregate_calls(part)
-        return
-    if is_aggregate(node):
-        yield node
-    for child in node.iter_expressions():
-        yield from _aggregate_calls(child)
+    return next(aggregate_calls(node), None) is not None
 
 
 def _spelling(block: Block, keys: list[Expr]) -> Spelling:
@@ -260,7 +178,7 @@ def _spelling(block: Block, keys: list[Expr]) -> Spelling:
     return found
 
 
-def _generate(block: Block, plan: Plan) -> tuple[Plan, dict[int, list[_Item]]]:
+def _generate(block: Block, plan: Plan) -> tuple[Plan, dict[int, list[Item]]]:
     """Make the rows of explode(...) in the list; return its columns by the id of its node.
 
     Spark takes one such call in a list, and none inside another expression.
@@ -277,7 +195,7 @@ def _generate(block: Block, plan: Plan) -> tuple[Plan, dict[int, list[_Item]]]:
     given = tuple(part.name for part in node.expressions) if isinstance(node, exp.Aliases) else ()
     names = column_names(found, given or ((node.alias,) if node.alias else ()), node)
     items = [
-        _Item(n, _is_alias(node), column(f"{HIDDEN}made.{n}"), type=found.type_of(i))
+        Item(n, _is_alias(node), column(f"{HIDDEN}made.{n}"), type=found.type_of(i))
         for i, n in enumerate(names)
     ]
     flat = Flatten(plan, found.call, tuple(i.expr.name for i in items), found.outer)
@@ -288,9 +206,9 @@ def _is_alias(node: Expr) -> bool:
     return isinstance(node, exp.Alias | exp.Aliases)
 
 
-def _items(block: Block, made: Mapping[int, list[_Item]]) -> list[_Item]:
+def _items(block: Block, made: Mapping[int, list[Item]]) -> list[Item]:
     """Return the output columns; `made` are those of a call that makes rows."""
-    items: list[_Item] = []
+    items: list[Item] = []
     aliases: dict[str, Expr] = {}
     for node in block.node.expressions:
         if id(node) in made:
@@ -312,11 +230,11 @@ def _items(block: Block, made: Mapping[int, list[_Item]]) -> list[_Item]:
         certain = isinstance(node, exp.Alias) or isinstance(inner, exp.Column)
         kind = struct_type(expr) or block.scope.type_of(expr)
         name = node.alias_or_name or inner.sql()
-        items.append(_Item(name, certain, expr, inner, kind))
+        items.append(Item(name, certain, expr, inner, kind))
     return items
 
 
-def _star(block: Block, node: Expr) -> list[_Item]:
+def _star(block: Block, node: Expr) -> list[Item]:
     """Return the columns that `*`, `t.*` or `* EXCEPT (...)` stands for."""
     star = node if isinstance(node, exp.Star) else node.this
     if any(value for name, value in star.args.items() if name != "except_"):
@@ -327,7 +245,7 @@ def _star(block: Block, node: Expr) -> list[_Item]:
     if left_out - {c.name.lower() for c in found}:
         raise NoRule("* EXCEPT of a column that is not there", node)
     return [
-        _Item(c.name, c.certain, column(c.plan_name), type=c.type)
+        Item(c.name, c.certain, column(c.plan_name), type=c.type)
         for c in found
         if c.name.lower() not in left_out
     ]
@@ -357,7 +275,7 @@ def _with_aliases(expr: Expr, block: Block, aliases: Mapping[str, Expr]) -> Expr
     return block.expression(expr.copy().transform(hide)).transform(show)
 
 
-def _keys(block: Block, items: list[_Item], group: exp.Group | None) -> tuple[Named, ...]:
+def _keys(block: Block, items: list[Item], group: exp.Group | None) -> tuple[Named, ...]:
     """Return the grouping keys: expressions, positions, aliases or ALL."""
     if group is None:
         return ()
@@ -369,11 +287,11 @@ def _keys(block: Block, items: list[_Item], group: exp.Group | None) -> tuple[Na
     taken: set[str] = set()
     for expr in found:
         if not any(expr == key.expr for key in keys):
-            keys.append(Named(_label(expr, taken), expr))
+            keys.append(Named(label(expr, taken), expr))
     return tuple(keys)
 
 
-def _key(node: Expr, block: Block, items: list[_Item]) -> Expr:
+def _key(node: Expr, block: Block, items: list[Item]) -> Expr:
     if isinstance(node, exp.Literal) and node.is_int:
         position = int(node.name)
         if not 1 <= position <= len(items):
@@ -390,7 +308,7 @@ def _key(node: Expr, block: Block, items: list[_Item]) -> Expr:
         raise
 
 
-def _word(node: Expr, key: Expr, block: Block, items: list[_Item]) -> str | None:
+def _word(node: Expr, key: Expr, block: Block, items: list[Item]) -> str | None:
     """Return a key in the user's words, if some mean the same inside his select list."""
     shown = [item.written for item in items if item.expr.unnest() == key]
     for word in (node, *shown):
@@ -406,7 +324,7 @@ def _calls(exprs: list[Expr]) -> tuple[Expr, ...]:
     """Return the different aggregate calls in some expressions."""
     found: list[Expr] = []
     for expr in exprs:
-        for node in _aggregate_calls(expr):
+        for node in aggregate_calls(expr):
             if any(is_aggregate(inner) for inner in node.walk() if inner is not node):
                 raise NoRule("aggregate of an aggregate", node)
             if not any(node == other for other in found):
@@ -416,25 +334,10 @@ def _calls(exprs: list[Expr]) -> tuple[Expr, ...]:
 
 def _aggregate(plan: Plan, keys: tuple[Named, ...], calls: tuple[Expr, ...]) -> Aggregate:
     taken = {key.name.lower() for key in keys}
-    return Aggregate(plan, keys, tuple(Named(_label(call, taken), call.copy()) for call in calls))
+    return Aggregate(plan, keys, tuple(Named(label(call, taken), call.copy()) for call in calls))
 
 
-def _label(expr: Expr, taken: set[str]) -> str:
-    """Name a computed column after its expression, so that plans read well.
-
-    Names compare without case in SQL, so two expressions may need a number to stay apart.
-    """
-    plain = isinstance(expr, exp.Column)
-    label = expr.name if plain else expr.sql(dialect="spark").replace("`", "")
-    name, number = label, 1
-    while name.lower() in taken:
-        number += 1
-        name = f"{label} ({number})"
-    taken.add(name.lower())
-    return name
-
-
-def _project(plan: Plan, items: list[_Item]) -> tuple[Plan, tuple[Output, ...]]:
+def _project(plan: Plan, items: list[Item]) -> tuple[Plan, tuple[Output, ...]]:
     taken: set[str] = set()
     outputs: list[Output] = []
     for item in items:

@@ -12,15 +12,8 @@ from hybridview.algebra.expressions import (
     column,
     conjuncts,
 )
-from hybridview.algebra.plan import (
-    Distinct,
-    Filter,
-    Plan,
-    Project,
-    Scan,
-    output,
-    tables,
-)
+from hybridview.algebra.plan import Distinct, Filter, Plan, Project, Scan, output
+from hybridview.algebra.walk import tables
 from hybridview.schema import TableSchema
 from hybridview.sql.block import is_grouped
 from hybridview.sql.first import first_of, first_of_select, has_limit

@@ -18,7 +18,8 @@ import sqlglot
 from sqlglot import exp
 
 from hybridview.algebra.expressions import Named
-from hybridview.algebra.plan import Project, Scan, tables
+from hybridview.algebra.plan import Project, Scan
+from hybridview.algebra.walk import tables
 from hybridview.compiler.batch import Batch
 from hybridview.compiler.kinds import Recorded
 from hybridview.compiler.program import DeltaProgram, Method, NotIncremental
