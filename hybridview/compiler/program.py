@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -280,25 +281,13 @@ def _replace(view: Compilable, top: Shape, batch: Batch, obstacle: str) -> Delta
     query = exp.select(*select, dialect="spark").from_(f"{DOMAIN} AS k")
     query = query.join(
         exp.Subquery(this=fresh, alias=exp.TableAlias(this=exp.to_identifier(new))),
-        on=" AND ".join(
-            equal(
-                f"k.{statements.quote(k)}",
-                f"{new}.{statements.quote('__hv_new_' + k)}",
-                view.layout.type_of(c),
-            )
-            for k, c in zip(keys, view.layout.keys, strict=True)
-        ),
+        on=_same_keys(view.layout, keys, new, [f"__hv_new_{k}" for k in keys]),
         join_type="left",
         dialect="spark",
     )
     query = query.join(
         f"(SELECT *, TRUE AS __hv_stored FROM {statements.target(view.view)}) AS {old}",
-        on=" AND ".join(
-            equal(
-                f"k.{statements.quote(k)}", f"{old}.{statements.quote(c)}", view.layout.type_of(c)
-            )
-            for k, c in zip(keys, view.layout.keys, strict=True)
-        ),
+        on=_same_keys(view.layout, keys, old, view.layout.keys),
         join_type="left",
         dialect="spark",
     )
@@ -320,6 +309,14 @@ def _replace(view: Compilable, top: Shape, batch: Batch, obstacle: str) -> Delta
         f"affected keys: touched groups ({names}) are re-evaluated, because {obstacle}",
         near_scans(near_domain, rows),
     )
+
+
+def _same_keys(layout: Layout, keys: tuple[str, ...], alias: str, columns: Sequence[str]) -> str:
+    """Return a condition that columns of a relation have the values of the touched keys."""
+    quote = statements.quote
+    named = zip(keys, columns, layout.keys, strict=True)
+    pairs = [equal(f"k.{quote(k)}", f"{alias}.{quote(c)}", layout.type_of(t)) for k, c, t in named]
+    return " AND ".join(pairs)
 
 
 def _stored_rows(view: Compilable, top: Shape, domain: Plan) -> Plan:
