@@ -1,0 +1,4 @@
+SELECT sum(b1.price * b1.volume) AS vwap
+FROM bids b1
+WHERE 0.25 * (SELECT sum(b3.volume) FROM bids b3)
+    > (SELECT sum(b2.volume) FROM bids b2 WHERE b2.price > b1.price)
