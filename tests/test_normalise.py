@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+
 import pytest
 from sqlglot import exp, parse_one
 
@@ -22,8 +25,10 @@ from hybridview.algebra.plan import (
     output,
 )
 from hybridview.compiler.normalise import (
+    factor_alternatives,
     group_distinct,
     lift_projects,
+    lift_totals,
     normalise,
     prune,
     push_filters,
@@ -81,6 +86,44 @@ def test_all_outer_joins_become_left_ones() -> None:
     alone = Project(Semi(S, R, sql(ON), anti=True), (*NO_R, *ALL_S))
     full = Outer(R, S, sql(ON), True, True)
     assert turn_outer_joins(full) == Union((left, alone), ("r.k", "r.a", "s.k", "s.b"))
+
+
+# factor_alternatives
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (
+            "(`r.k` = `s.k` AND `r.a` = 1) OR (`r.k` = `s.k` AND `r.a` = 2)",
+            "`r.k` = `s.k` AND (`r.a` = 1 OR `r.a` = 2)",
+        ),
+        ("`r.k` = `s.k` OR (`r.k` = `s.k` AND `r.a` = 2)", "`r.k` = `s.k`"),
+        ("`r.a` = 1 OR `r.a` = 2", "`r.a` = 1 OR `r.a` = 2"),
+    ],
+)
+def test_what_all_alternatives_demand_is_taken_out(before: str, after: str) -> None:
+    factored = factor_alternatives(Join(R, S, sql(before)))
+    assert isinstance(factored, Join) and factored.condition is not None
+    plain = [re.sub(r"[()]", "", c.sql(dialect="spark")) for c in conjuncts(factored.condition)]
+    assert plain == [re.sub(r"[()]", "", c.sql(dialect="spark")) for c in conjuncts(sql(after))]
+
+
+# lift_totals
+
+TOTAL = Aggregate(Scan("s", "t", ("b",)), (), (Named("m", exp.Max(this=column("t.b"))),))
+
+
+def test_a_total_is_joined_last() -> None:
+    early = Join(R, TOTAL, sql("`r.a` > m"))
+    semi = Semi(early, S, sql(ON))
+    shown = (*ALL_R, Named("m", column("m")))
+    late = Join(Semi(R, S, sql(ON)), TOTAL, sql("`r.a` > m"))
+    assert lift_totals(semi) == Project(late, shown)
+    reads_it = Semi(early, S, sql("`s.k` = m"))
+    assert lift_totals(reads_it) is reads_it
+    twice = Join(early, replace(TOTAL, measures=(Named("n", exp.Max(this=column("t.b"))),)), None)
+    assert lift_totals(twice) is twice
 
 
 # lift_projects

@@ -98,12 +98,13 @@ def factor_alternatives(plan: Plan) -> Plan:
     """
     if not isinstance(plan, Filter | Join | Semi | Outer) or plan.condition is None:
         return plan
-    parts = [part for c in conjuncts(plan.condition) for part in _factored(c)]
-    condition = conjunction(tuple(parts))
+    old = conjuncts(plan.condition)
+    parts = tuple(part for c in old for part in _factored(c))
+    if parts == old:
+        return plan
+    condition = conjunction(parts)
     assert condition is not None
-    return (
-        plan if len(parts) == len(conjuncts(plan.condition)) else replace(plan, condition=condition)
-    )
+    return replace(plan, condition=condition)
 
 
 def _factored(condition: Expr) -> tuple[Expr, ...]:

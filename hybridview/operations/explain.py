@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hybridview.algebra.show import show
 from hybridview.catalog import ViewRecord
+from hybridview.compiler.advice import advice
 from hybridview.compiler.batch import Batch
 from hybridview.compiler.program import DeltaProgram, NotIncremental
 from hybridview.compiler.render import text
 from hybridview.compiler.view import delta_program, load_query
 from hybridview.operations.context import Context, view_named
-from hybridview.plan.compiled import Compiled, compile_record
+from hybridview.plan.compiled import Compiled, compile_record, known_types
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +26,22 @@ class Explanation:
     program: DeltaProgram | None
     layout: str
     load: str
+    parts: tuple[Explanation, ...] = ()
+    """The same of what is kept for it beside its rows: its state, its parts."""
+    advice: tuple[str, ...] = ()
+    """How the query could be written to be cheaper."""
 
     def __str__(self) -> str:
-        lines = [f"view {self.view}: {'incremental' if self.incremental else 'snapshot'}"]
+        return "\n".join([*self._lines("view"), *self._of_parts()])
+
+    def _of_parts(self) -> list[str]:
+        return [line for part in self.parts for line in ("", *part._lines("part"))]
+
+    def _lines(self, kind: str) -> list[str]:
+        lines = [f"{kind} {self.view}: {'incremental' if self.incremental else 'snapshot'}"]
         lines += [f"  {reason}" for reason in self.reasons]
+        lines += [f"  {part.view}: {reason}" for part in self.parts for reason in part.reasons]
+        lines += [f"  cheaper: {sentence}" for sentence in self.advice]
         lines += ["", "stored as", f"  {self.layout}"]
         if self.plan:
             lines += ["", "logical plan", _indent(self.plan)]
@@ -41,8 +54,8 @@ class Explanation:
             ]
             if self.program.without_deletes:
                 lines += ["  if no row goes away", _indent(self.program.without_deletes, 4)]
-        lines += ["", "snapshot", _indent(self.load)]
-        return "\n".join(lines)
+        lines += ["", "rows" if kind == "part" else "snapshot", _indent(self.load)]
+        return lines
 
     def as_dict(self) -> dict[str, object]:
         return {
@@ -55,15 +68,27 @@ class Explanation:
             "change": text(self.program.change) if self.program else None,
             "apply": self.program.apply if self.program else None,
             "snapshot": self.load,
+            "advice": list(self.advice),
+            "parts": [part.as_dict() for part in self.parts],
         }
 
 
 def explain(context: Context, name: str) -> Explanation:
     """Explain how a view is maintained."""
-    return explain_record(view_named(context.catalog(), name))
+    catalog = context.catalog()
+    view = view_named(catalog, name)
+    hidden = {record.name for record in catalog.hidden(view)}
+    kept = tuple(record for record in catalog.ordered() if record.name in hidden)
+    return explain_record(view, kept)
 
 
-def explain_record(view: ViewRecord) -> Explanation:
+def explain_record(view: ViewRecord, hidden: tuple[ViewRecord, ...] = ()) -> Explanation:
+    """Explain a view by its record, and what is kept for it by theirs."""
+    own = _explain(view)
+    return replace(own, parts=tuple(_explain(record) for record in hidden))
+
+
+def _explain(view: ViewRecord) -> Explanation:
     compiled = compile_record(view)
     layout = _describe_layout(compiled)
     load = load_query(view.text, compiled.layout, "{epoch}")
@@ -87,7 +112,17 @@ def explain_record(view: ViewRecord) -> Explanation:
             program = program or grown
     except NotIncremental as reason:
         reasons.append(f"snapshot also when rows only come: {reason}")
-    return Explanation(view.name, program is not None, tuple(reasons), plan, program, layout, load)
+    found = advice(compiled.compilable.plan, known_types(view), compiled.view.parts)
+    return Explanation(
+        view.name,
+        program is not None,
+        tuple(reasons),
+        plan,
+        program,
+        layout,
+        load,
+        advice=() if view.state_of else found,
+    )
 
 
 def _describe_layout(compiled: Compiled) -> str:

@@ -113,6 +113,8 @@ class _Writer:
             return self.aggregate(depth)
         if choice < 0.68 and depth == 3:
             return self.global_aggregate(depth)
+        if choice < 0.73:
+            return self.limited(depth)
         return self.select(depth)
 
     # FROM and WHERE
@@ -230,6 +232,7 @@ class _Writer:
                 f"{mine} IN (SELECT {theirs} FROM {origin}{loose})",
                 f"{mine} NOT IN (SELECT {theirs} FROM {origin}{loose})",
                 f"{number} < (SELECT {total}({value}) FROM {origin}{tied})",
+                f"{number} < (SELECT {total}({value}) FROM {origin})",
             )
         )
         return f"({condition} OR {other})" if self.chance(0.15) else condition
@@ -349,8 +352,16 @@ class _Writer:
         word = self.rng.choice(("INTERSECT", "EXCEPT", "INTERSECT ALL", "EXCEPT ALL"))
         return Query(f"{first.sql} {word} {second.sql}", first.columns)
 
+    def limited(self, depth: int) -> Query:
+        """Return the first rows of a query, in an order that may leave ties open."""
+        inner = self.aggregate(depth) if self.chance(0.4) else self.select(depth)
+        by = self.rng.choice(inner.columns).sql
+        order = self.rng.choice((f" ORDER BY {by}", f" ORDER BY {by} DESC", ""))
+        skipped = " OFFSET 1" if self.chance(0.3) else ""
+        return Query(f"{inner.sql}{order} LIMIT {self.rng.randint(1, 4)}{skipped}", inner.columns)
+
     def window(self, depth: int) -> Query:
-        """Return a query with window functions that treat rows with equal sort keys alike."""
+        """Return a query with window functions; rows with equal sort keys may differ in them."""
         origin, columns = self.from_where(depth)
         plain = [c for c in columns if c.kind in ("int", "str", "dec")] or [Col("1", "int")]
         part, order = self.rng.choice(plain), self.rng.choice(plain)
@@ -363,6 +374,11 @@ class _Writer:
             f"sum({number}) {over}",
             f"count(*) {whole}",
             f"max({number}) {whole}",
+            f"row_number() {over}",
+            f"lag({number}) {over}",
+            f"sum({number}) {over[:-1]} ROWS BETWEEN 1 PRECEDING AND CURRENT ROW)",
+            f"rank() OVER (ORDER BY {order.sql})",
+            f"count({number}) OVER ()",
         )
         shown = self.rng.choice(plain)
         items = [(shown.sql, shown.kind), (self.rng.choice(functions), "int")]

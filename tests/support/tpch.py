@@ -117,8 +117,10 @@ def make(folder: Path, scale: float) -> dict[str, Rows]:
 class Stream:
     """Rounds of inserts, updates and deletes in every table, over rows that were held back."""
 
-    def __init__(self, rows: dict[str, Rows], seed: int = 1) -> None:
+    def __init__(self, rows: dict[str, Rows], seed: int = 1, share: int = 100) -> None:
         self.random = Random(seed)
+        self.share = share
+        """One row in so many comes, goes and changes in a round."""
         self.held: dict[str, Rows] = {}
         self.now: dict[str, Rows] = {}
         for name, all_rows in rows.items():
@@ -130,7 +132,7 @@ class Stream:
         """Return the next round: some rows come, some go, some get another row's values."""
         changes: dict[str, list[tuple[tuple[Any, ...], int]]] = {}
         for name, rows in self.now.items():
-            few = max(1, len(rows) // 100)
+            few = max(1, len(rows) // self.share)
             come = [self._take(self.held[name]) for _ in range(min(few, len(self.held[name])))]
             go = [self._take(rows) for _ in range(min(few, len(rows) - 1))]
             old = [self._take(rows) for _ in range(min(few, len(rows) - 1))]
