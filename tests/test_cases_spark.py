@@ -93,8 +93,11 @@ class Bench:
         for table in script.tables:
             self._write(table.name, [], "overwrite")
             self.store.add_table(table.name)
+        self._create_views()
+
+    def _create_views(self) -> None:
         for strategy in STRATEGIES:
-            for view in script.views:
+            for view in self.script.views:
                 self.store.create_view(None, self._statement(view.name, view.sql, strategy))
 
     def _statement(self, name: str, sql: str, strategy: str) -> str:

@@ -46,16 +46,21 @@ def _rows(view: Compilable, epoch: str, brief: str, reason: str) -> DeltaProgram
 
 
 def one_row(view: str, layout: Layout, fresh: exp.Query, brief: str, reason: str) -> DeltaProgram:
-    """Return the program that puts a new row in the place of the one a view has."""
+    """Return the program that puts a new row in the place of the one a view has.
+
+    HAVING may leave no row: then the stored one goes.
+    """
     stored = layout.stored
     columns = ", ".join(f"n.{quote(c)}" for c in stored)
     unchanged = statements.unchanged(layout, stored, "n", "t")
-    mark = quote(f"{HIDDEN}stored")
+    mark, present = f"t.{quote(f'{HIDDEN}stored')}", f"n.{quote(PRESENT)}"
     change = (
-        f"SELECT TRUE AS {quote(PRESENT)}, {columns} "
-        f"FROM ({fresh.sql(dialect='spark')}) AS n "
-        f"LEFT JOIN (SELECT *, TRUE AS {mark} FROM {statements.target(view)}) AS t ON TRUE "
-        f"WHERE t.{mark} IS NULL OR NOT ({unchanged})"
+        f"SELECT {present}, {columns} FROM (SELECT 1 AS {quote(f'{HIDDEN}one')}) AS o "
+        f"LEFT JOIN (SELECT *, TRUE AS {quote(PRESENT)} FROM ({fresh.sql(dialect='spark')}) AS q) "
+        f"AS n ON TRUE LEFT JOIN (SELECT *, TRUE AS {quote(f'{HIDDEN}stored')} "
+        f"FROM {statements.target(view)}) AS t ON TRUE "
+        f"WHERE ({present} IS NULL AND {mark} IS NOT NULL) OR "
+        f"({present} IS NOT NULL AND ({mark} IS NULL OR NOT ({unchanged})))"
     )
     return DeltaProgram(
         view,
