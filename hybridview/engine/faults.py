@@ -24,6 +24,9 @@ POINTS = (
     "after_publish",  # it was appended
 )
 
+BETWEEN_WORKS = "between_works"
+"""The point of `maintain`: before each thing it does."""
+
 KINDS = (
     "alone",  # this process only: a JVM it started may go on for a while, and commit
     "group",  # with all processes of its group

@@ -19,6 +19,7 @@ from deltalake.exceptions import DeltaError
 
 from hybridview.catalog import FOLDER, Catalog, RefreshRecord, ViewRecord
 from hybridview.deltalog import FILE_RETENTION, LOG_RETENTION, DeltaLog, LogGap
+from hybridview.engine.faults import BETWEEN_WORKS, reach
 from hybridview.engine.session import Session, table_at
 from hybridview.engine.spark_errors import first_line, spark_errors
 from hybridview.errors import UsageError
@@ -114,6 +115,7 @@ def maintain(
     done: list[Work] = []
     with slot(context, wait, waiting):
         for work in plan_maintain(context, keep):
+            reach(BETWEEN_WORKS)
             error = _attempt(context, work)
             done.append(replace(work, error=error))
             if told is not None:

@@ -24,6 +24,7 @@ def main() -> int:
     parser.add_argument("strategies", help="one, or several with commas: taken in turn")
     parser.add_argument("--remote", help="a Spark Connect server to use")
     parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--maintain", action="store_true", help="maintain instead, keep no epoch")
     parser.add_argument("--no-lock", action="store_true", help="do not wait for others")
     options = parser.parse_args()
     if options.no_lock:
@@ -32,6 +33,10 @@ def main() -> int:
     store = Store.open(options.store, create=False, settings=settings)
     store.session()  # starts Spark
     print(json.dumps({"ready": True}), flush=True)
+    if options.maintain:
+        works = store.maintain(keep="0 days").works
+        print(json.dumps({"works": [w.verb for w in works]}), flush=True)
+        options.rounds = 0
     strategies = options.strategies.split(",")
     for number in range(options.rounds):
         print(json.dumps(_refresh(store, strategies[number % len(strategies)])), flush=True)

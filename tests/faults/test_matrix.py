@@ -27,8 +27,8 @@ NEXT = {"snapshot": "incremental", "incremental": "hybrid", "hybrid": "snapshot"
 DELAYED = {"during_write": (50, 250, 500), "during_publish": (2, 5, 10)}
 """Milliseconds after which a process dies that is doing something, by strategy."""
 
-TABLES = len(VIEWS) + 1
-"""Tables that a change reaches: the views, and one state table."""
+TABLES = len(VIEWS) + 2
+"""Tables that a change reaches: the views, one state table and one part."""
 
 WRITTEN = {
     "planned": 0,
