@@ -14,7 +14,15 @@ from hybridview.operations.suggest import closest
 from hybridview.schema import Strategy
 
 FILE = "hybridview.toml"
-_KEYS = ("store", "views", "strategy", "keep", "tables", "spark")
+_KEYS = ("store", "views", "strategy", "keep", "parallel", "tables", "spark")
+
+
+_KINDS: dict[str, tuple[type, str]] = {
+    "tables": (dict, "a table"),
+    "spark": (dict, "a table"),
+    "parallel": (int, "a number"),
+}
+"""What a value must be, where that is not a text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +36,7 @@ class Config:
     spark: dict[str, str] = field(default_factory=dict)
     file: Path | None = None
     keep: str | None = None
+    parallel: int | None = None
 
 
 def find_config(start: Path) -> Config:
@@ -60,16 +69,18 @@ def read_config(path: Path) -> Config:
         dict(_flat("", data.get("spark", {}))),
         path,
         data.get("keep"),
+        data.get("parallel"),
     )
 
 
 def _check_types(path: Path, data: dict[str, Any]) -> None:
     """Refuse a value of another kind than its key takes."""
     for key, value in data.items():
-        wanted = dict if key in ("tables", "spark") else str
-        if not isinstance(value, wanted):
-            what = "a table" if wanted is dict else "a text"
+        wanted, what = _KINDS.get(key, (str, "a text"))
+        if not isinstance(value, wanted) or isinstance(value, bool):
             raise UsageError(f'"{key}" in {path} must be {what}', detail=f"It is {value!r}.")
+    if data.get("parallel", 1) < 1:
+        raise UsageError(f'"parallel" in {path} must be at least 1')
     keep = data.get("keep")
     if keep is not None and seconds(keep) is None:
         raise UsageError(f'"keep" in {path} is not a time', hint='Write it like: keep = "7 days"')

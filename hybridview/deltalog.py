@@ -117,6 +117,19 @@ class TableInfo:
         return self.properties.get(FEED_PROPERTY, "false").lower() == "true"
 
 
+@dataclass(frozen=True, slots=True)
+class FileBounds:
+    """What the log says of one column in one file; None where it says nothing.
+
+    Texts are bytes here, as they are compared.
+    """
+
+    rows: int
+    low: Any
+    high: Any
+    nulls: int | None
+
+
 class LogGap(Exception):
     """A commit that is no longer in the log."""
 
@@ -137,6 +150,8 @@ class DeltaLog(Protocol):
     def missing_files(self, version: int) -> tuple[str, ...]: ...
 
     def row_count(self, version: int) -> int | None: ...
+
+    def bounds(self, version: int, column: str) -> tuple[FileBounds, ...] | None: ...
 
 
 class FolderLog:
@@ -201,6 +216,21 @@ class FolderLog:
             return None
         return int(sum(counts))
 
+    def bounds(self, version: int, column: str) -> tuple[FileBounds, ...] | None:
+        """Return the bounds of a column in every file; None if the log has none of it."""
+        actions = DeltaTable(str(self.path), version=version).get_add_actions(flatten=True)
+        names = {name.lower(): name for name in actions.schema.names}
+        wanted = ("num_records", *(f"{what}.{column.lower()}" for what in ("min", "max")))
+        if any(name not in names for name in wanted):
+            return None
+        nulls = names.get(f"null_count.{column.lower()}")
+        columns = [_values(actions, names[name]) for name in wanted]
+        columns.append(_values(actions, nulls) if nulls else [None] * len(columns[0]))
+        return tuple(
+            FileBounds(rows or 0, low, high, none)
+            for rows, low, high, none in zip(*columns, strict=True)
+        )
+
     def commit(self, version: int) -> Commit:
         """Read one commit; raises LogGap if the log was cleaned past it."""
         return read_commit(version, self._actions(version))
@@ -225,6 +255,11 @@ class FolderLog:
         except FileNotFoundError:
             raise LogGap(f"commit {version} of {self.path.name} is gone") from None
         return [json.loads(line) for line in lines if line.strip()]
+
+
+def _values(actions: Any, name: str) -> list[Any]:
+    found = [value.as_py() for value in actions.column(name)]
+    return [v.encode("utf-8") if isinstance(v, str) else v for v in found]
 
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):/")

@@ -26,7 +26,7 @@ from hybridview.operations import refresh as refresh_operation
 from hybridview.operations import rename as rename_operation
 from hybridview.operations import status as status_operation
 from hybridview.operations import verify as verify_operation
-from hybridview.operations.context import TABLES, VIEWS, Context, view_named
+from hybridview.operations.context import PARALLEL, TABLES, VIEWS, Context, view_named
 from hybridview.operations.lock import WAIT
 from hybridview.operations.names import check_path
 from hybridview.plan.steps import RefreshPlan
@@ -53,10 +53,14 @@ class Store:
         create: bool = True,
         settings: Mapping[str, str] | None = None,
         default_strategy: Strategy | str = Strategy.HYBRID,
+        parallel: int = PARALLEL,
     ) -> Store:
-        """Open the store in a folder; a new one is made unless `create` is False."""
+        """Open the store in a folder; a new one is made unless `create` is False.
+
+        A refresh works on up to `parallel` views at the same time.
+        """
         check_path(Path(path), written=True)
-        context = Context(Path(path), spark, dict(settings or {}))
+        context = Context(Path(path), spark, dict(settings or {}), max(parallel, 1))
         if not context.ledger.exists():
             if not create:
                 raise StoreMissingError(

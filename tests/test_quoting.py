@@ -13,7 +13,7 @@ from hybridview.catalog import ViewRecord
 from hybridview.compiler.statements import literal, quote
 from hybridview.compiler.view import arguments, plan_view
 from hybridview.engine.relations import Relations
-from hybridview.engine.runner import _create
+from hybridview.engine.writer import _create
 from hybridview.engine.session import table_at, temp_view
 from hybridview.errors import RaceLostError
 from hybridview.operations.explain import explain_record
@@ -158,7 +158,7 @@ def test_names_of_views_and_tables_in_what_a_store_sends(odd: str, tmp_path: Pat
     port = Port()
     port.describe = lambda query: [(odd, "bigint")]  # type: ignore[method-assign]
     store._context._port = port  # type: ignore[assignment]
-    store._context._worker = port  # type: ignore[assignment]
+    store._context._workers = [port]  # type: ignore[list-item]
     store.add_table(odd, tmp_path / "base")
     text = f"CREATE MATERIALIZED VIEW {quoted(odd + ' v')} COMMENT {literal(odd)} AS "
     store.create_view(None, f"{text} SELECT {quoted(odd)} FROM {quoted(odd)}")

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from hybridview.config import Config, find_config
+from hybridview.operations.context import PARALLEL
 from hybridview.schema import Strategy
 from hybridview.store import Store
 
@@ -41,5 +42,6 @@ def open_store(path: Path | None, create: bool = False) -> tuple[Store, Config]:
         create=create,
         settings=config.spark,
         default_strategy=config.strategy or Strategy.HYBRID,
+        parallel=config.parallel or PARALLEL,
     )
     return store, config

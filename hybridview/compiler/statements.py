@@ -154,6 +154,16 @@ def replace(view: str, layout: Layout) -> str:
     )
 
 
+def bounded(merge: str, condition: str) -> str:
+    """Return a MERGE that looks for stored rows only where `condition`, over t, holds.
+
+    It must hold for every row that the change can touch.
+    """
+    head, when, rest = merge.partition("\nWHEN ")
+    assert when, "a MERGE has at least one WHEN"
+    return f"{head}\n  AND ({condition}){when}{rest}"
+
+
 def insertions(view: str, layout: Layout, epoch: str) -> str:
     """Return the SELECT of the rows a change brings, each as often as it weighs, with new ids."""
     columns = _list(f"d.{quote(c)}" for c in layout.visible)
@@ -223,4 +233,14 @@ def overwrite(view: str, layout: Layout, load: str) -> str:
     return f"INSERT OVERWRITE {target(view)} ({names})\n{load}"
 
 
-__all__ = ["Measure", "add", "append", "literal", "overwrite", "patch", "quote", "replace"]
+__all__ = [
+    "Measure",
+    "add",
+    "append",
+    "bounded",
+    "literal",
+    "overwrite",
+    "patch",
+    "quote",
+    "replace",
+]

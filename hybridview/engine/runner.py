@@ -1,49 +1,27 @@
-"""RefreshPlan -> commits, one per view at most, and what became of each view."""
+"""RefreshPlan -> commits, one per view at most, and what became of each view.
+
+Views that do not read each other are refreshed at the same time, each in a session of its own:
+the settings that carry transaction ids belong to a session.
+"""
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
-from typing import Any
+from queue import SimpleQueue
 
 from hybridview.catalog import ViewState
-from hybridview.deltalog import FEED_PROPERTY, FILE_RETENTION, LOG_RETENTION, DeltaLog
-from hybridview.engine import inline
-from hybridview.engine.faults import reach
-from hybridview.engine.relations import Known, Relations
-from hybridview.engine.session import Session, literal, quote, table_at
-from hybridview.engine.spark_errors import (
-    as_refresh_error,
-    is_conflict,
-    spark_errors,
-    why_recompute,
-)
-from hybridview.errors import HybridviewError, RaceLostError, RefreshFailedError, run
+from hybridview.engine.changes import Changes
+from hybridview.engine.relations import Relations
+from hybridview.engine.session import Session
+from hybridview.engine.spark_errors import as_refresh_error, spark_errors, why_recompute
+from hybridview.engine.writer import Places, Settled, TooLarge, Writer, Written
+from hybridview.errors import HybridviewError, RaceLostError
 from hybridview.plan.steps import Apply, Load, Pinned, RefreshPlan, ViewPlan
-from hybridview.schema import TROUBLE, WEIGHT, Executed, VersionVector
-from hybridview.watermark import Watermark, stored_state
-
-TRANSACTION = (
-    "spark.databricks.delta.write.txnAppId",
-    "spark.databricks.delta.write.txnVersion",
-    "spark.databricks.delta.commitInfo.userMetadata",
-)
-MATERIALIZE = "spark.databricks.delta.merge.materializeSource"
-RETRIES, PAUSE = 5, 0.2
-"""How often a statement is run that loses against OPTIMIZE and the like; seconds between."""
-# A plain VACUUM must not take the files of a published epoch; `maintain` does, once it expired.
-KEPT = dict.fromkeys((FILE_RETENTION, LOG_RETENTION), "interval 365 days")
-ODD_CHARACTERS = set(" ,;{}()\n\t=")
-
-
-@dataclass(frozen=True, slots=True)
-class Places:
-    """Where tables are: the folder and the log of a base table or a view, by name."""
-
-    path: Callable[[str], str]
-    log: Callable[[str], DeltaLog]
-
+from hybridview.schema import TROUBLE, Executed
 
 Listener = Callable[[int, int, ViewPlan, ViewState | None], None]
 """Told before (state None) and after each view: its number, how many there are, its plan."""
@@ -51,48 +29,80 @@ Listener = Callable[[int, int, ViewPlan, ViewState | None], None]
 
 @dataclass
 class Runner:
-    """Executes one plan in a session of its own."""
+    """Executes one plan in sessions of its own."""
 
     plan: RefreshPlan
-    spark: Session | None
-    """None if no view has a step."""
+    session: Callable[[], Session]
+    """Makes a session; not called for a plan without steps."""
     places: Places
     listener: Listener = lambda *_: None
+    at_once: int = 1
+    """How many views may be refreshed at the same time."""
     states: dict[str, ViewState] = field(default_factory=dict)
-    written: dict[str, tuple[int, str]] = field(default_factory=dict)
+    written: dict[str, Written] = field(default_factory=dict)
     """The views written so far, each with the version and the table id this gave it."""
-    known: dict[str, Known] = field(default_factory=dict)
     interrupted: Callable[[], bool] = lambda: False
     """Says whether the user wants it to end: then an error of Spark's is no fault of a view."""
 
-    @property
-    def session(self) -> Session:
-        assert self.spark is not None, "a plan with steps needs a session"
-        return self.spark
-
-    @property
-    def relations(self) -> Relations:
-        return Relations(self.session, self.places.path, self.known)
+    def __post_init__(self) -> None:
+        self.changes = Changes(self.places.path, self.plan.attempt)
+        self.idle: SimpleQueue[Writer] = SimpleQueue()
+        self.writers: list[Writer] = []
+        self.telling = threading.Lock()
+        self.number = 0
 
     def run(self) -> tuple[ViewState, ...]:
-        """Refresh all views in order; a view that fails does not stop the others."""
-        total, number = sum(not v.state_of for v in self.plan.views), 0
+        """Refresh all views, each after those it reads; one that fails does not stop the others."""
         try:
-            for view in self.plan.views:
-                if self.interrupted():
-                    raise KeyboardInterrupt
-                number += not view.state_of
-                # A state table works for the view after it: the user hears of that view.
-                self.listener(max(number, 1), total, view, None)
-                started = time.monotonic()
-                state = self._state(view, started)
-                self.states[view.name.lower()] = state
-                if not view.state_of or state.error:
-                    self.listener(max(number, 1), total, view, state)
+            if self.at_once > 1 and sum(v.step is not None for v in self.plan.views) > 1:
+                self._run_together()
+            else:
+                for view in self.plan.views:
+                    if self.interrupted():
+                        raise KeyboardInterrupt
+                    self._visit(view)
         finally:
-            if self.spark is not None:
-                self.relations.release()
-        return tuple(self.states.values())
+            if self.writers:
+                self.changes.release(self.writers[0].session)
+        return tuple(self.states[view.name.lower()] for view in self.plan.views)
+
+    def _run_together(self) -> None:
+        """Start each view as soon as all it reads are done."""
+        left = list(self.plan.views)
+        running: set[Future[None]] = set()
+        with ThreadPoolExecutor(self.at_once, "hybridview") as pool:
+            try:
+                while left or running:
+                    planned = {v.name.lower() for v in self.plan.views}
+                    ready = [v for v in left if not (_reads(v) & planned) - self.states.keys()]
+                    left = [v for v in left if v not in ready]
+                    running |= {pool.submit(self._visit, view) for view in ready}
+                    done, running = wait(running, return_when=FIRST_COMPLETED)
+                    for future in done:
+                        future.result()
+                    if self.interrupted():
+                        raise KeyboardInterrupt
+            except BaseException:
+                for future in running:
+                    future.cancel()
+                raise
+
+    def _visit(self, view: ViewPlan) -> None:
+        # A state table works for the view after it: the user hears of that view.
+        self._tell(view, None)
+        started = time.monotonic()
+        state = self._state(view, started)
+        with self.telling:
+            self.states[view.name.lower()] = state
+        if not view.state_of or state.error:
+            self._tell(view, state)
+
+    def _tell(self, view: ViewPlan, state: ViewState | None) -> None:
+        with self.telling:
+            self.number += state is not None and not view.state_of
+            number = self.number if state is not None else self.number + 1
+            total = sum(not v.state_of for v in self.plan.views)
+            self.listener(max(min(number, total), 1), total, view, state)
 
     def _state(self, view: ViewPlan, started: float) -> ViewState:
         if view.executed in TROUBLE:
@@ -128,21 +138,28 @@ class Runner:
         return ""
 
     def _refresh(self, view: ViewPlan, started: float) -> ViewState:
-        sources = tuple(self._settle(source) for source in view.sources)
-        parts = tuple(self._settle(part) for part in view.parts)
-        inputs = {s.table_id: s.version for s in (*sources, *parts) if s.version is not None}
+        settled = self._settled(view)
         unchanged = bool(view.feeds) and all(
-            self._end(feed.name, feed.end) == feed.start for feed in view.feeds
+            settled.ends[feed.name] == feed.start for feed in view.feeds
         )
         if view.step is None or (isinstance(view.step, Apply) and unchanged):
             reason = view.reason if view.step is None else "nothing changed"
-            return self._done(view, Executed.NONE, reason, inputs, started)
-        self.session.set(view.settings or {})
+            return self._done(settled, Executed.NONE, reason, started)
+        writer = self._writer()
+        try:
+            return self._write(writer, settled, started)
+        finally:
+            self.written |= writer.written
+            self.idle.put(writer)
+
+    def _write(self, writer: Writer, settled: Settled, started: float) -> ViewState:
+        view = settled.view
         if isinstance(view.step, Apply):
             try:
-                rows = self._apply(view, view.step, (*sources, *parts), inputs)
-                return self._done(view, view.executed, view.reason, inputs, started, rows)
-            except _TooLarge as share:
+                rows = writer.apply(settled, view.step)
+                self.written |= writer.written
+                return self._done(settled, view.executed, view.reason, started, rows)
+            except TooLarge as share:
                 reason = str(share)
             except spark_errors() as error:
                 reason = why_recompute(error)
@@ -151,12 +168,36 @@ class Runner:
             view = replace(
                 view, executed=Executed.SNAPSHOT, reason=reason, step=view.step.otherwise
             )
+            settled = replace(settled, view=view)
         assert isinstance(view.step, Load)
-        rows = self._load(view, view.step, sources, inputs)
-        return self._done(view, view.executed, view.reason, inputs, started, rows)
+        rows = writer.load(settled, view.step)
+        self.written |= writer.written
+        return self._done(settled, view.executed, view.reason, started, rows)
+
+    def _writer(self) -> Writer:
+        """Return a writer that nobody uses."""
+        if not self.idle.empty():
+            return self.idle.get()
+        with self.telling:
+            session = self.session()
+            made = Writer(
+                self.plan, self.places, Relations(session, self.places.path, self.changes)
+            )
+            self.writers.append(made)
+            return made
+
+    def _settled(self, view: ViewPlan) -> Settled:
+        """Fill in the versions of views that this same plan refreshed."""
+        sources = tuple(self._settle(source) for source in (*view.sources, *view.parts))
+        return Settled(
+            view,
+            sources,
+            self._settle(view.state) if view.state is not None else None,
+            {s.table_id: s.version for s in sources if s.version is not None},
+            {feed.name: self._end(feed.name, feed.end) for feed in view.feeds},
+        )
 
     def _settle(self, source: Pinned) -> Pinned:
-        """Fill in the version of a view that this same plan refreshed."""
         state = self.states.get(source.name.lower())
         if state is None or state.version is None:
             return source
@@ -169,166 +210,15 @@ class Runner:
         assert version is not None
         return version
 
-    def _load(
-        self,
-        view: ViewPlan,
-        step: Load,
-        sources: tuple[Pinned, ...],
-        inputs: VersionVector,
-    ) -> dict[str, int]:
-        """Run the author's text over the pinned sources and replace all rows."""
-        self.relations.pin_for_text(sources)
-        if step.from_stored:
-            self.relations.target(view.name)
-        sql = step.sql
-        target = table_at(self.places.path(view.name))
-        log = self.places.log(view.name)
-        # Delta refuses CREATE ... AS SELECT with both column mapping and a change feed.
-        feed_later = step.create and _needs_mapping(view)
-        if step.create:
-            sql = f"{_create(view, target, log.exists(), not feed_later)}\nAS {step.sql}"
-        self._commit(view, sql, inputs)
-        if feed_later:
-            reach("before_feed")
-            self.session.run(f"ALTER TABLE {target} SET TBLPROPERTIES ('{FEED_PROPERTY}' = 'true')")
-        return {"rows": log.row_count(log.latest()) or 0}
-
-    def _apply(
-        self,
-        view: ViewPlan,
-        step: Apply,
-        sources: tuple[Pinned, ...],
-        inputs: VersionVector,
-    ) -> dict[str, int]:
-        """Compute the change; write it in one commit unless it is empty."""
-        relations = self.relations
-        relations.pin(sources)
-        if view.state is not None:
-            relations.pin((self._settle(view.state),))
-        relations.target(view.name)
-        for feed in () if step.whole else view.feeds:
-            changed = relations.changes(feed, self._end(feed.name, feed.end))
-            if step.at_most is not None and feed.rewritten and changed is not None:
-                self._check_share(feed.name, changed, step.at_most)
-        pinned = {source.name.lower(): source for source in sources}
-        for read in step.near:
-            relations.near(read, pinned[read.name.lower()])
-        counts = self._compute_change(view.name, step.change)
-        try:
-            if not counts.rows:
-                return {"inserted": 0, "updated": 0, "deleted": 0}
-            insert_only = step.without_deletes is not None and not counts.negative
-            sql = step.without_deletes if insert_only and step.without_deletes else step.sql
-            # Literal rows are the same however often MERGE reads them.
-            self.session.set({MATERIALIZE: "none" if counts.inlined else "auto"})
-            result = self._commit(view, sql, inputs)
-        finally:
-            if not counts.inlined:
-                self.session.run(f"UNCACHE TABLE IF EXISTS {quote(f'{view.name}@change')}")
-        if insert_only:
-            return {"inserted": counts.total, "updated": 0, "deleted": 0}
-        _, updated, deleted, inserted = result[0]
-        return {"inserted": int(inserted), "updated": int(updated), "deleted": int(deleted)}
-
-    def _check_share(self, name: str, changed: int, at_most: float) -> None:
-        """Stop where so much of a recomputed view changed that adding it up would cost more."""
-        log = self.places.log(name)
-        total = log.row_count(log.latest())
-        if total is not None and changed > at_most * total:
-            share = changed / max(total, 1)
-            raise _TooLarge(
-                f"{share:.0%} of {name} changed; merging would cost more than recomputing"
-            )
-
-    def _compute_change(self, name: str, query: str) -> _Change:
-        """Make `v@change` readable: as literals if it is small, else kept in memory."""
-        symbol = f"{name}@change"
-        columns = self.session.describe(query)
-        weight = next((i for i, c in enumerate(columns) if c[0] == WEIGHT), None)
-        rows = inline.fetch(self.session, query, columns)
-        if rows is not None:
-            if rows:
-                relation = inline.as_relation(rows, columns)
-                self.session.run(f"CREATE OR REPLACE TEMPORARY VIEW {quote(symbol)} AS {relation}")
-            weights = [int(row[weight]) for row in rows] if weight is not None else []
-            total = sum(w for w in weights if w > 0)
-            return _Change(len(rows), any(w < 0 for w in weights), total, True)
-        self.session.run(f"DROP VIEW IF EXISTS {quote(symbol)}")
-        self.session.run(f"CACHE TABLE {quote(symbol)} AS {query}")
-        sums = "false, 0"
-        if weight is not None:
-            w = quote(WEIGHT)
-            sums = f"coalesce(min({w}), 0) < 0, coalesce(sum(CASE WHEN {w} > 0 THEN {w} END), 0)"
-        count, negative, total = self.session.run(f"SELECT count(*), {sums} FROM {quote(symbol)}")[
-            0
-        ]
-        return _Change(int(count), bool(negative), int(total), False)
-
-    def _commit(self, view: ViewPlan, sql: str, inputs: VersionVector) -> list[tuple[Any, ...]]:
-        """Run the one statement that writes a view, and make sure that it was ours that landed.
-
-        Delta skips a write whose transaction id it has seen, without a word; so the newest commit
-        is read back and must carry this attempt's mark, on top of the version it was computed for.
-        """
-        reach("before_write")
-        if self.written:
-            reach("between_tables")
-        plan = self.plan
-        reads_stored = isinstance(view.step, Apply) or (view.step and view.step.from_stored)
-        base = view.stored_version if reads_stored else None
-        mark = Watermark(plan.store_id, plan.attempt, plan.epoch, inputs, view.program, base)
-        values = (view.view_id, str(plan.epoch), mark.to_json())
-        if sql.startswith(("MERGE", "INSERT")):
-            symbol = quote(f"{view.name}@target")
-            sql = sql.replace(symbol, table_at(self.places.path(view.name)), 1)
-        self.session.set(dict(zip(TRANSACTION, values, strict=True)))
-        try:
-            rows = self._write(view, sql)
-        finally:
-            self.session.unset(TRANSACTION)
-        reach("after_write")
-        state = stored_state(self.places.log(view.name))
-        if state is None or state.foreign or state.watermark.attempt != plan.attempt:
-            raise self._race_lost(view)
-        self.written[view.name] = (state.claimed_at, state.table_id)
-        return rows
-
-    def _write(self, view: ViewPlan, sql: str) -> list[tuple[Any, ...]]:
-        """Run a statement; again if it lost against a commit that moved files and no rows."""
-        for number in range(RETRIES):
-            try:
-                reach("during_write")
-                return self.session.run(sql)
-            except spark_errors() as error:
-                if not is_conflict(error) or number + 1 == RETRIES:
-                    raise
-            state = stored_state(self.places.log(view.name))
-            if state is not None and state.claimed_at > (view.stored_version or 0):
-                raise self._race_lost(view)
-            if isinstance(view.step, Apply) and (state is None or state.foreign):
-                raise RefreshFailedError(
-                    f'view "{view.name}" was changed by hand while it was refreshed',
-                    hint=run("refresh", view.name),
-                )
-            time.sleep(PAUSE * 2**number)
-        raise AssertionError("unreachable")
-
-    def _race_lost(self, view: ViewPlan) -> RaceLostError:
-        return RaceLostError(
-            f'another process wrote view "{view.name}" at the same time',
-            detail="Nothing is published by this process.",
-            hint=run("refresh"),
-        )
-
     def _done(
         self,
-        view: ViewPlan,
+        settled: Settled,
         executed: Executed,
         reason: str,
-        inputs: Mapping[str, int],
         started: float,
         rows: Mapping[str, int] | None = None,
     ) -> ViewState:
+        view = settled.view
         version, table_id = view.kept.version, view.kept.table_id
         if view.name in self.written:
             version, table_id = self.written[view.name]
@@ -338,7 +228,7 @@ class Runner:
             view.view_id,
             version,
             table_id,
-            dict(inputs),
+            dict(settled.inputs),
             executed.value,
             reason,
             round(time.monotonic() - started, 3),
@@ -369,36 +259,10 @@ class Runner:
         )
 
 
-class _TooLarge(Exception):
-    """A change is so large that the view is better recomputed; the text says how large."""
+def _reads(view: ViewPlan) -> set[str]:
+    """Return what must be done before a view, as far as this plan does it."""
+    reads = [*view.sources, *view.parts, *([view.state] if view.state is not None else [])]
+    return {source.name.lower() for source in reads}
 
 
-@dataclass(frozen=True, slots=True)
-class _Change:
-    """What is known of a computed change: rows, whether some go, copies that come."""
-
-    rows: int
-    negative: bool
-    total: int
-    inlined: bool
-
-
-def _needs_mapping(view: ViewPlan) -> bool:
-    """Say whether a column's name has characters that Parquet refuses."""
-    assert view.layout is not None
-    return any(ODD_CHARACTERS & set(name) for name in view.layout.stored)
-
-
-def _create(view: ViewPlan, target: str, exists: bool, feed: bool) -> str:
-    """Return the head of the statement that makes a view's table."""
-    properties = {FEED_PROPERTY: str(feed).lower(), "hybridview.view": view.name, **KEPT}
-    if _needs_mapping(view):
-        properties["delta.columnMapping.mode"] = "name"
-    parts = [f"CREATE {'OR REPLACE ' if exists else ''}TABLE {target} USING delta"]
-    if view.cluster_by:
-        parts.append(f"CLUSTER BY ({', '.join(quote(c) for c in view.cluster_by)})")
-    if view.comment:
-        parts.append(f"COMMENT {literal(view.comment)}")
-    pairs = ", ".join(f"{literal(k)} = {literal(v)}" for k, v in properties.items())
-    parts.append(f"TBLPROPERTIES ({pairs})")
-    return " ".join(parts)
+__all__ = ["Listener", "Places", "Runner"]

@@ -20,6 +20,8 @@ from hybridview.schema import TableSchema
 
 TABLES = "tables"
 VIEWS = "views"
+PARALLEL = 4
+"""As many views at a time keep a small machine busy, and a large one does not mind."""
 CLOUDS = ("AWS_", "AZURE_", "GOOGLE_")
 """Environment variables of these families may hold credentials of a storage."""
 
@@ -31,9 +33,11 @@ class Context:
     root: Path
     spark: Any = None
     spark_settings: Mapping[str, str] = field(default_factory=dict)
+    parallel: int = PARALLEL
+    """How many views a refresh works on at the same time."""
     ledger: FolderCatalog = field(init=False)
     _port: Session | None = field(default=None, init=False)
-    _worker: Session | None = field(default=None, init=False)
+    _workers: list[Session] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
         learn(self.spark_settings)
@@ -58,14 +62,19 @@ class Context:
 
     def worker(self) -> Session:
         """Return a session of our own: our temporary views and settings stay out of the user's."""
-        if self._worker is None:
-            self._worker = self.port().writer()
-        return self._worker
+        return self.workers(1)[0]
+
+    def workers(self, count: int) -> list[Session]:
+        """Return so many sessions of our own; they are kept for the next time."""
+        while len(self._workers) < count:
+            self._workers.append(self.port().writer())
+        return self._workers[:count]
 
     def close(self) -> None:
         if self._port is not None:
             self._port.stop()
-        self._port = self._worker = None
+        self._port = None
+        self._workers.clear()
 
     # Where things are. Locations in records are relative to the store where they can be.
 

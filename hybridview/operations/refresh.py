@@ -176,15 +176,26 @@ def _execute(
         lambda name: str(context.path(catalog, name).resolve()),
         lambda name: context.log(catalog, name),
     )
-    # A plan without steps never touches the session, so Spark is not even started.
-    session = None if plan.idle else context.worker()
+    # A plan without steps never asks for a session, so Spark is not even started.
+    sessions = iter(() if plan.idle else context.workers(_at_once(context, plan)))
     cancel = (lambda: None) if plan.idle else context.port().cancel
-    runner = Runner(plan, session, places, listener or (lambda *_: None))
+    runner = Runner(
+        plan,
+        lambda: next(sessions),
+        places,
+        listener or (lambda *_: None),
+        _at_once(context, plan),
+    )
     try:
         with interruptible(cancel) as runner.interrupted:
             return runner.run()
     except KeyboardInterrupt:
         raise Interrupted(catalog.epoch, tuple(runner.written)) from None
+
+
+def _at_once(context: Context, plan: RefreshPlan) -> int:
+    """Return how many views to work on at a time; no more than have something to do."""
+    return max(1, min(context.parallel, sum(view.step is not None for view in plan.views)))
 
 
 def _with_parents(catalog: Catalog, views: tuple[str, ...]) -> tuple[str, ...]:

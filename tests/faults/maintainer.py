@@ -24,13 +24,14 @@ def main() -> int:
     parser.add_argument("strategies", help="one, or several with commas: taken in turn")
     parser.add_argument("--remote", help="a Spark Connect server to use")
     parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--parallel", type=int, default=2, help="how many views at a time")
     parser.add_argument("--maintain", action="store_true", help="maintain instead, keep no epoch")
     parser.add_argument("--no-lock", action="store_true", help="do not wait for others")
     options = parser.parse_args()
     if options.no_lock:
         _without_lock()
     settings = {"spark.remote": options.remote} if options.remote else SETTINGS
-    store = Store.open(options.store, create=False, settings=settings)
+    store = Store.open(options.store, create=False, settings=settings, parallel=options.parallel)
     store.session()  # starts Spark
     print(json.dumps({"ready": True}), flush=True)
     if options.maintain:

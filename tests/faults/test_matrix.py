@@ -72,8 +72,13 @@ def fault_of(kind: str, point: str, strategy: str) -> str:
 
 
 def die(shop: Shop, strategy: str, fault: str, remote: str = "") -> None:
-    """Refresh in a process that kills itself; return when it is dead."""
+    """Refresh in a process that kills itself; return when it is dead.
+
+    Where it is counted what it has written, it writes one view after the other.
+    """
     words = ("--remote", remote) if remote else ()
+    if fault.split(":")[0] in WRITTEN:
+        words += ("--parallel", "1")
     output = shop.root.with_name("victim.json")
     Maintainer(shop.root, strategy, output, *words, fault=fault).wait_for_death()
 

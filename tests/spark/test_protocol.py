@@ -282,7 +282,7 @@ def run_plan(store: Store, plan: RefreshPlan) -> tuple[ViewState, ...]:
     places = Places(
         lambda name: str(context.path(catalog, name)), lambda name: context.log(catalog, name)
     )
-    return Runner(plan, context.worker(), places).run()
+    return Runner(plan, context.worker, places).run()
 
 
 def test_the_second_of_two_equal_epochs_loses(shop: Warehouse) -> None:

@@ -130,7 +130,7 @@ def record(store: Store, spark: Any) -> list[str]:
     """Let a store use a recording port; return the list that fills."""
     statements: list[str] = []
     store._context._port = RecordingPort(spark, statements)
-    store._context._worker = None
+    store._context._workers = []
     return statements
 
 

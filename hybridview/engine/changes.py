@@ -1,0 +1,200 @@
+"""The change of a source -> a relation that every session of a refresh can read; made once.
+
+A small change is fetched, netted, and stands as literals in the statements of all views that read
+it. A larger one is netted and kept in memory. The largest are read where they are used.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from hybridview.engine import inline
+from hybridview.engine.netting import netted_sql
+from hybridview.engine.session import Session, literal, quote, table_at
+from hybridview.engine.spark_errors import refuses_feed, spark_errors
+from hybridview.engine.values import Values, of_runs, of_texts, orderable
+from hybridview.plan.steps import Feed
+from hybridview.schema import WEIGHT
+
+_SIGN = "CASE WHEN `_change_type` IN ('insert', 'update_postimage') THEN 1 ELSE -1 END"
+
+MOST_KEPT = 1_000_000
+"""A change of no more rows is kept in memory."""
+
+RUNS = 256
+"""Into how many runs the values of a change that is not fetched are put."""
+
+
+@dataclass
+class Change:
+    """Signed rows of a source: where to read them, and what is known of them."""
+
+    relation: str
+    """A query that any session of this refresh can run."""
+    rows: int | None = None
+    columns: Sequence[tuple[str, str]] = ()
+    fetched: Sequence[tuple[Any, ...]] | None = None
+    """The rows of a small change, as texts."""
+    kept_as: str = ""
+    """The global temporary view it is kept in memory as."""
+    feed: tuple[str, int, int] | None = None
+    """The name, start and end of a change feed that a session must register to read it."""
+    values: dict[str, Values | None] = field(default_factory=dict)
+    """The values of its columns, as far as somebody asked."""
+
+
+@dataclass
+class Changes:
+    """All changes of one refresh, shared by its sessions; each is made by who asks first."""
+
+    path: Callable[[str], str]
+    attempt: str
+    made: dict[str, Change] = field(default_factory=dict)
+    locks: dict[str, threading.Lock] = field(default_factory=dict)
+    guard: threading.Lock = field(default_factory=threading.Lock)
+
+    def of(self, session: Session, feed: Feed, end: int) -> Change:
+        """Return the change after `feed.start` up to `end`."""
+        key = f"{feed.name} {feed.start + 1}-{end} of {', '.join(feed.columns)}"
+        with self._lock(key):
+            if key not in self.made:
+                self.made[key] = self._make_readable(session, feed, end)
+            return self.made[key]
+
+    def values(self, session: Session, change: Change, column: str) -> Values | None:
+        """Return the values that a column of a change has; looked up once."""
+        name = column.lower()
+        with self._lock(f"{id(change)} {name}"):
+            if name not in change.values:
+                change.values[name] = _find_values(session, change, name)
+            return change.values[name]
+
+    def release(self, session: Session) -> None:
+        """Give back what is kept in memory."""
+        for change in self.made.values():
+            if change.kept_as:
+                session.run(f"UNCACHE TABLE IF EXISTS {change.kept_as}")
+                session.run(f"DROP VIEW IF EXISTS {change.kept_as}")
+        self.made.clear()
+
+    def _lock(self, key: str) -> threading.Lock:
+        with self.guard:
+            return self.locks.setdefault(key, threading.Lock())
+
+    def _make_readable(self, session: Session, feed: Feed, end: int) -> Change:
+        if feed.compare:
+            return self._make(session, self._difference(feed, end), feed, netted=True)
+        try:
+            query, register = self._feed(session, feed, end)
+            made = self._make(session, query, feed, netted=feed.rewritten)
+        except spark_errors() as error:
+            if not refuses_feed(error):
+                raise
+            # The feed is read with the table's newest columns: a column renamed after the version
+            # we are pinned at is enough.
+            return self._make(session, self._difference(feed, end), feed, netted=True)
+        if made.fetched is None and not made.kept_as:
+            made.feed = register
+        return made
+
+    def _feed(
+        self, session: Session, feed: Feed, end: int
+    ) -> tuple[str, tuple[str, int, int] | None]:
+        """Return the query of the change feed after `start` up to `end`, and what it reads."""
+        columns = "".join(f"{quote(name)}, " for name in feed.columns)
+        if feed.start == end:
+            # The feed refuses an empty range.
+            table = table_at(self.path(feed.name), end)
+            return f"SELECT {columns}1 AS {quote(WEIGHT)} FROM {table} WHERE FALSE", None
+        register = (f"{feed.name}@feed {feed.start + 1}-{end}", feed.start + 1, end)
+        session.register_feed(register[0], self.path(feed.name), *register[1:])
+        query = f"SELECT {columns}{_SIGN} AS {quote(WEIGHT)} FROM {quote(register[0])}"
+        return query, register
+
+    def _difference(self, feed: Feed, end: int) -> str:
+        """Return the query of what two versions do not share, as far as their files tell."""
+        columns = "".join(f"{quote(name)}, " for name in feed.columns)
+        where = ""
+        if feed.files is not None:
+            # A file both versions have holds the same rows in both; it cancels, read or not.
+            names = ", ".join(literal(name) for name in feed.files) or "NULL"
+            where = f" WHERE `_metadata`.`file_name` IN ({names})"
+        sides = [
+            f"SELECT {columns}{weight} AS {quote(WEIGHT)} "
+            f"FROM {table_at(self.path(feed.name), version)}{where}"
+            for version, weight in ((end, 1), (feed.start, -1))
+        ]
+        return "\nUNION ALL\n".join(sides)
+
+    def _make(self, session: Session, query: str, feed: Feed, netted: bool) -> Change:
+        columns = session.describe(query)
+        # Rows without columns are only counted: there is nothing to tell them apart by.
+        netted = netted and len(columns) > 1
+        if netted:
+            query = netted_sql(query, columns[:-1])
+        if netted or feed.rows is None or feed.rows <= inline.MAX_ROWS:
+            fetched = inline.fetch(session, query, columns)
+            if fetched is not None:
+                rows = _netted(fetched)
+                relation = _literal_rows(rows, columns)
+                return Change(relation, len(rows), columns, rows)
+        if not netted and len(columns) > 1 and feed.rows is not None and feed.rows <= MOST_KEPT:
+            query, netted = netted_sql(query, columns[:-1]), True
+        if not netted:
+            # Planning the query is enough for Delta to refuse the range.
+            session.run(f"EXPLAIN {query}")
+            return Change(query, columns=columns)
+        # Netting it once is enough for all who read it, and then its size is known.
+        name = f"`global_temp`.{quote(f'{self.attempt} {len(self.made)} {feed.name}')}"
+        session.run(f"CREATE OR REPLACE GLOBAL TEMPORARY VIEW {name.split('.', 1)[1]} AS {query}")
+        session.run(f"CACHE TABLE {name}")
+        count = session.run(f"SELECT count(*) FROM {name}")[0][0]
+        return Change(f"SELECT * FROM {name}", int(count), columns, kept_as=name)
+
+
+def _find_values(session: Session, change: Change, column: str) -> Values | None:
+    found = [(i, kind) for i, (name, kind) in enumerate(change.columns) if name.lower() == column]
+    if not found or not orderable(found[0][1]):
+        return None
+    place, kind = found[0]
+    if change.fetched is not None:
+        return of_texts(kind, (row[place] for row in change.fetched))
+    if not change.kept_as:
+        return None
+    name = quote(change.columns[place][0])
+    rows = session.run(
+        "SELECT CAST(min(k) AS STRING), CAST(max(k) AS STRING), n FROM "
+        f"(SELECT k, CASE WHEN k IS NOT NULL THEN ntile({RUNS}) OVER (ORDER BY k) END AS n "
+        f"FROM (SELECT DISTINCT {name} AS k FROM {change.kept_as})) GROUP BY n"
+    )
+    runs = [(str(low), str(high)) for low, high, number in rows if number is not None]
+    return of_runs(kind, runs, any(number is None for _, _, number in rows))
+
+
+def _netted(fetched: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """Cancel what cancels: updates that change nothing, and rows that came and went again.
+
+    A row that counts twice stays twice: delta programs rely on weights of +1 and -1.
+    """
+    weights: Counter[tuple[Any, ...]] = Counter()
+    for row in fetched:
+        weights[row[:-1]] += int(row[-1])
+    return [
+        (*row, "1" if weight > 0 else "-1")
+        for row, weight in weights.items()
+        for _ in range(abs(weight))
+    ]
+
+
+def _literal_rows(rows: Sequence[tuple[Any, ...]], columns: Sequence[tuple[str, str]]) -> str:
+    if rows:
+        return inline.as_relation(rows, columns)
+    nulls = ", ".join(f"CAST(NULL AS {kind}) AS {quote(name)}" for name, kind in columns)
+    return f"SELECT {nulls} WHERE FALSE"
+
+
+__all__ = ["Change", "Changes"]

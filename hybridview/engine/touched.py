@@ -1,0 +1,58 @@
+"""A fetched change and the log of its view's table -> the part of the table it can touch.
+
+A MERGE compares every stored row with the change, unless its condition says where to look. Each
+row that the change can touch has one of the change's values in every key; in a bag, in every
+column. The column that lets most files be skipped says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from hybridview.compiler.layout import Layout, LayoutKind
+from hybridview.compiler.statements import KEY
+from hybridview.deltalog import DeltaLog
+from hybridview.engine.values import USEFUL_SHARE, Values, of_texts, share
+
+
+def touched(
+    layout: Layout,
+    columns: Sequence[tuple[str, str]],
+    rows: Sequence[tuple[Any, ...]],
+    log: DeltaLog,
+    version: int,
+) -> tuple[str, Values] | None:
+    """Return a stored column and the values that touched rows have in it; None if all is read."""
+    best: tuple[float, str, Values] | None = None
+    for stored, place, kind in _pairs(layout, columns):
+        values = of_texts(kind, (row[place] for row in rows))
+        files = log.bounds(version, stored) if values is not None else None
+        if values is None or files is None:
+            continue
+        if len(files) < 2:
+            return None
+        part = share(values, files)
+        if best is None or part < best[0]:
+            best = (part, stored, values)
+    if best is None or best[0] > USEFUL_SHARE:
+        return None
+    return best[1], best[2]
+
+
+def _pairs(layout: Layout, columns: Sequence[tuple[str, str]]) -> list[tuple[str, int, str]]:
+    """Return the stored columns that rows are found by; each with its place and type in a change.
+
+    Columns whose identity is finer than Spark's equality are left out.
+    """
+    places = {name: (place, kind) for place, (name, kind) in enumerate(columns)}
+    if layout.kind is LayoutKind.BAG:
+        named = [(name, name) for name in layout.visible]
+    else:
+        named = [(name, f"{KEY}{number}") for number, name in enumerate(layout.keys)]
+    odd = dict(layout.odd)
+    return [
+        (stored, *places[changed])
+        for stored, changed in named
+        if stored not in odd and changed in places
+    ]

@@ -1,0 +1,180 @@
+"""The values that a column of a change has -> a condition by which Delta Lake skips files.
+
+The condition holds for every row with one of the values, NULL included; it may hold for others.
+A list of many values is no help to Delta Lake, which looks at its smallest and its largest alone:
+so values are covered by spans, with the widest gaps between them left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
+from typing import Any
+
+from hybridview.compiler.statements import quote
+from hybridview.deltalog import FileBounds
+from hybridview.engine import inline
+
+MOST_VALUES = 200
+"""How many values are listed; beyond that spans are enough, and the join does the rest."""
+
+MOST_SPANS = 16
+"""How many spans cover the values: each is compared with every row of the files that are read."""
+
+USEFUL_SHARE = 0.7
+"""A condition that leaves more than this share of a table's rows to be read is left out."""
+
+Span = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """Values of one column: whether NULL is among them, spans that cover the others, or a list."""
+
+    type: str
+    null: bool
+    spans: tuple[Span, ...]
+    """Disjoint and in order; texts of the first and the last value."""
+    listed: tuple[str, ...] | None
+    """All of them but NULL, if they are few."""
+
+
+def orderable(type_name: str) -> bool:
+    """Say whether values of a type can be put in the order Spark puts them in."""
+    return _order(type_name) is not None
+
+
+def of_texts(type_name: str, texts: Iterable[str | None]) -> Values | None:
+    """Return the values given as texts; None if their order is not known."""
+    order = _order(type_name)
+    found = set(texts)
+    null = None in found
+    if order is None:
+        return None
+    try:
+        known = sorted((text for text in found if text is not None), key=order)
+    except (ValueError, ArithmeticError):  # a year of five digits, for one
+        return None
+    runs = [(text, text) for text in known]
+    listed = tuple(known) if len(known) <= MOST_VALUES else None
+    return Values(type_name, null, _covered(type_name, runs), listed)
+
+
+def of_runs(type_name: str, runs: Sequence[Span], null: bool) -> Values | None:
+    """Return values given as runs that cover them: first and last value of each, as texts."""
+    order = _order(type_name)
+    if order is None:
+        return None
+    try:
+        ordered = sorted(runs, key=lambda run: order(run[0]))
+    except (ValueError, ArithmeticError):
+        return None
+    return Values(type_name, null, _covered(type_name, ordered), None)
+
+
+def together(found: Sequence[Values]) -> Values | None:
+    """Return the values of all: a table may be read near several changes."""
+    kinds = {values.type for values in found}
+    if len(kinds) != 1:
+        return None
+    if all(values.listed is not None for values in found):
+        texts: list[str | None] = [t for values in found for t in values.listed or ()]
+        texts += [None] * any(values.null for values in found)
+        return of_texts(found[0].type, texts)
+    runs = [span for values in found for span in values.spans]
+    return of_runs(found[0].type, runs, any(values.null for values in found))
+
+
+def condition(column: str, values: Values, alias: str = "") -> str:
+    """Return SQL that holds for all rows whose column has one of the values.
+
+    The column stands alone and the literals have its type: only then are files skipped.
+    """
+    name = f"{alias}.{quote(column)}" if alias else quote(column)
+    alternatives = [f"{name} IS NULL"] if values.null else []
+    if values.listed:
+        texts = ", ".join(inline.typed(text, values.type) for text in values.listed)
+        spans = _within(name, values) if len(values.spans) > 1 else ""
+        # The list first: it is one look-up for a row, and few rows get to the spans.
+        alternatives.append(f"({name} IN ({texts}){f' AND ({spans})' if spans else ''})")
+    elif values.spans:
+        alternatives.append(_within(name, values))
+    return " OR ".join(alternatives) or "FALSE"
+
+
+def _within(name: str, values: Values) -> str:
+    return " OR ".join(
+        f"{name} BETWEEN {inline.typed(low, values.type)} AND {inline.typed(high, values.type)}"
+        for low, high in values.spans
+    )
+
+
+def share(values: Values, files: Sequence[FileBounds]) -> float:
+    """Return the share of a table's rows that lie in files the condition does not skip."""
+    order = _order(values.type)
+    assert order is not None
+    spans = [(order(low), order(high)) for low, high in values.spans]
+    total = sum(file.rows for file in files)
+    read = sum(file.rows for file in files if _touched(file, spans, values.null))
+    return read / total if total else 0.0
+
+
+def _touched(file: FileBounds, spans: list[tuple[Any, Any]], null: bool) -> bool:
+    if file.low is None or file.high is None:
+        # No statistics, or nothing but NULLs.
+        return file.nulls is None or file.nulls < file.rows or null
+    if null and file.nulls:
+        return True
+    try:
+        return any(low <= file.high and high >= file.low for low, high in spans)
+    except TypeError:
+        return True
+
+
+def _covered(type_name: str, runs: Sequence[Span]) -> tuple[Span, ...]:
+    """Join neighbouring runs until they are few; the widest gaps stay gaps."""
+    if len(runs) <= MOST_SPANS:
+        return tuple(runs)
+    width = _width(type_name)
+    gaps = range(1, len(runs))
+    if width is None:
+        # How far apart two texts are has no number: equally many runs go into each span.
+        step = len(runs) / MOST_SPANS
+        cuts = sorted({round(step * i) for i in range(1, MOST_SPANS)})
+    else:
+        widest = sorted(gaps, key=lambda i: width(runs[i - 1][1], runs[i][0]), reverse=True)
+        cuts = sorted(widest[: MOST_SPANS - 1])
+    bounds = zip([0, *cuts], [*cuts, len(runs)], strict=True)
+    return tuple((runs[a][0], runs[b - 1][1]) for a, b in bounds if a < b)
+
+
+def _order(type_name: str) -> Callable[[str], Any] | None:
+    """Return what puts texts of a type in Spark's order; None if nothing is known to."""
+    if type_name in ("tinyint", "smallint", "int", "bigint"):
+        return int
+    if type_name == "date":
+        return date.fromisoformat
+    if type_name.startswith("decimal("):
+        return Decimal
+    if type_name == "string":
+        return _utf8
+    return None
+
+
+def _utf8(text: str) -> bytes:
+    """Spark compares texts byte by byte."""
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _width(type_name: str) -> Callable[[str, str], Any] | None:
+    """Return what measures the gap between two values."""
+    if type_name == "string":
+        return None
+    order = _order(type_name)
+    assert order is not None
+    return lambda low, high: order(high) - order(low)
+
+
+__all__ = ["Values", "condition", "of_runs", "of_texts", "share", "together"]

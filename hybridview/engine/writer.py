@@ -1,0 +1,268 @@
+"""One view's step -> one commit at most, in one session; and that it was ours that landed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hybridview.compiler.statements import bounded
+from hybridview.deltalog import FEED_PROPERTY, FILE_RETENTION, LOG_RETENTION, DeltaLog
+from hybridview.engine import inline
+from hybridview.engine.faults import reach
+from hybridview.engine.relations import Relations
+from hybridview.engine.session import Session, literal, quote, table_at
+from hybridview.engine.spark_errors import is_conflict, spark_errors
+from hybridview.engine.touched import touched
+from hybridview.engine.values import condition
+from hybridview.errors import RaceLostError, RefreshFailedError, run
+from hybridview.plan.steps import Apply, Load, Pinned, RefreshPlan, ViewPlan
+from hybridview.schema import WEIGHT, VersionVector
+from hybridview.watermark import Watermark, stored_state
+
+TRANSACTION = (
+    "spark.databricks.delta.write.txnAppId",
+    "spark.databricks.delta.write.txnVersion",
+    "spark.databricks.delta.commitInfo.userMetadata",
+)
+MATERIALIZE = "spark.databricks.delta.merge.materializeSource"
+RETRIES, PAUSE = 5, 0.2
+"""How often a statement is run that loses against OPTIMIZE and the like; seconds between."""
+# A plain VACUUM must not take the files of a published epoch; `maintain` does, once it expired.
+KEPT = dict.fromkeys((FILE_RETENTION, LOG_RETENTION), "interval 365 days")
+ODD_CHARACTERS = set(" ,;{}()\n\t=")
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where tables are: the folder and the log of a base table or a view, by name."""
+
+    path: Callable[[str], str]
+    log: Callable[[str], DeltaLog]
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """A view's plan with all versions filled in that were open when it was made."""
+
+    view: ViewPlan
+    sources: tuple[Pinned, ...]
+    """Its sources, then its parts."""
+    state: Pinned | None
+    inputs: VersionVector
+    ends: dict[str, int]
+    """The version that each source's change ends at, by name."""
+
+
+Written = tuple[int, str]
+"""The version a commit gave a view's table, and the table's id."""
+
+
+class Writer:
+    """Writes views in a session of its own, one after the other."""
+
+    def __init__(self, plan: RefreshPlan, places: Places, relations: Relations) -> None:
+        self.plan, self.places, self.relations = plan, places, relations
+        self.session: Session = relations.session
+        self.written: dict[str, Written] = {}
+
+    def load(self, settled: Settled, step: Load) -> dict[str, int]:
+        """Run the author's text over the pinned sources and replace all rows."""
+        view = settled.view
+        self.session.set(view.settings or {})
+        names = {source.name for source in view.sources}
+        self.relations.pin_for_text([s for s in settled.sources if s.name in names])
+        if step.from_stored:
+            self.relations.target(view.name)
+        sql = step.sql
+        target = table_at(self.places.path(view.name))
+        log = self.places.log(view.name)
+        # Delta refuses CREATE ... AS SELECT with both column mapping and a change feed.
+        feed_later = step.create and _needs_mapping(view)
+        if step.create:
+            sql = f"{_create(view, target, log.exists(), not feed_later)}\nAS {step.sql}"
+        self._commit(settled, sql)
+        if feed_later:
+            reach("before_feed")
+            self.session.run(f"ALTER TABLE {target} SET TBLPROPERTIES ('{FEED_PROPERTY}' = 'true')")
+        return {"rows": log.row_count(log.latest()) or 0}
+
+    def apply(self, settled: Settled, step: Apply) -> dict[str, int]:
+        """Compute the change; write it in one commit unless it is empty."""
+        view, relations = settled.view, self.relations
+        self.session.set(view.settings or {})
+        relations.pin(settled.sources)
+        if settled.state is not None:
+            relations.pin((settled.state,))
+        relations.target(view.name)
+        for feed in () if step.whole else view.feeds:
+            changed = relations.changes(feed, settled.ends[feed.name])
+            if step.at_most is not None and feed.rewritten and changed is not None:
+                self._check_share(feed.name, changed, step.at_most)
+        pinned = {source.name.lower(): source for source in settled.sources}
+        for read in step.near:
+            relations.near(read, pinned[read.name.lower()], self.places.log(read.name))
+        counts = self._compute_change(view.name, step.change)
+        try:
+            if not counts.rows:
+                return {"inserted": 0, "updated": 0, "deleted": 0}
+            insert_only = step.without_deletes is not None and not counts.negative
+            sql = step.without_deletes if insert_only and step.without_deletes else step.sql
+            if not insert_only:
+                sql = self._bounded(view, sql, counts)
+            # Literal rows are the same however often MERGE reads them.
+            self.session.set({MATERIALIZE: "none" if counts.inlined else "auto"})
+            result = self._commit(settled, sql)
+        finally:
+            if not counts.inlined:
+                self.session.run(f"UNCACHE TABLE IF EXISTS {quote(f'{view.name}@change')}")
+        if insert_only:
+            return {"inserted": counts.total, "updated": 0, "deleted": 0}
+        _, updated, deleted, inserted = result[0]
+        return {"inserted": int(inserted), "updated": int(updated), "deleted": int(deleted)}
+
+    def _bounded(self, view: ViewPlan, merge: str, change: _Change) -> str:
+        """Let a MERGE read the files alone that a small change can touch."""
+        if change.fetched is None or view.layout is None or view.stored_version is None:
+            return merge
+        log = self.places.log(view.name)
+        found = touched(view.layout, change.columns, change.fetched, log, view.stored_version)
+        if found is None:
+            return merge
+        self.relations.target(view.name, condition(*found))
+        return bounded(merge, condition(*found, alias="t"))
+
+    def _check_share(self, name: str, changed: int, at_most: float) -> None:
+        """Stop where so much of a recomputed view changed that adding it up would cost more."""
+        log = self.places.log(name)
+        total = log.row_count(log.latest())
+        if total is not None and changed > at_most * total:
+            share = changed / max(total, 1)
+            raise TooLarge(
+                f"{share:.0%} of {name} changed; merging would cost more than recomputing"
+            )
+
+    def _compute_change(self, name: str, query: str) -> _Change:
+        """Make `v@change` readable: as literals if it is small, else kept in memory."""
+        symbol = f"{name}@change"
+        columns = self.session.describe(query)
+        weight = next((i for i, c in enumerate(columns) if c[0] == WEIGHT), None)
+        rows = inline.fetch(self.session, query, columns)
+        if rows is not None:
+            if rows:
+                relation = inline.as_relation(rows, columns)
+                self.session.run(f"CREATE OR REPLACE TEMPORARY VIEW {quote(symbol)} AS {relation}")
+            weights = [int(row[weight]) for row in rows] if weight is not None else []
+            total = sum(w for w in weights if w > 0)
+            return _Change(len(rows), any(w < 0 for w in weights), total, columns, rows)
+        self.session.run(f"DROP VIEW IF EXISTS {quote(symbol)}")
+        self.session.run(f"CACHE TABLE {quote(symbol)} AS {query}")
+        sums = "false, 0"
+        if weight is not None:
+            w = quote(WEIGHT)
+            sums = f"coalesce(min({w}), 0) < 0, coalesce(sum(CASE WHEN {w} > 0 THEN {w} END), 0)"
+        count, negative, total = self.session.run(f"SELECT count(*), {sums} FROM {quote(symbol)}")[
+            0
+        ]
+        return _Change(int(count), bool(negative), int(total))
+
+    def _commit(self, settled: Settled, sql: str) -> list[tuple[Any, ...]]:
+        """Run the one statement that writes a view, and make sure that it was ours that landed.
+
+        Delta skips a write whose transaction id it has seen, without a word; so the newest commit
+        is read back and must carry this attempt's mark, on top of the version it was computed for.
+        """
+        reach("before_write")
+        if self.written:
+            reach("between_tables")
+        plan, view = self.plan, settled.view
+        reads_stored = isinstance(view.step, Apply) or (view.step and view.step.from_stored)
+        base = view.stored_version if reads_stored else None
+        mark = Watermark(
+            plan.store_id, plan.attempt, plan.epoch, settled.inputs, view.program, base
+        )
+        values = (view.view_id, str(plan.epoch), mark.to_json())
+        if sql.startswith(("MERGE", "INSERT")):
+            symbol = quote(f"{view.name}@target")
+            sql = sql.replace(symbol, table_at(self.places.path(view.name)), 1)
+        self.session.set(dict(zip(TRANSACTION, values, strict=True)))
+        try:
+            rows = self._write(view, sql)
+        finally:
+            self.session.unset(TRANSACTION)
+        reach("after_write")
+        state = stored_state(self.places.log(view.name))
+        if state is None or state.foreign or state.watermark.attempt != plan.attempt:
+            raise _race_lost(view)
+        self.written[view.name] = (state.claimed_at, state.table_id)
+        return rows
+
+    def _write(self, view: ViewPlan, sql: str) -> list[tuple[Any, ...]]:
+        """Run a statement; again if it lost against a commit that moved files and no rows."""
+        for number in range(RETRIES):
+            try:
+                reach("during_write")
+                return self.session.run(sql)
+            except spark_errors() as error:
+                if not is_conflict(error) or number + 1 == RETRIES:
+                    raise
+            state = stored_state(self.places.log(view.name))
+            if state is not None and state.claimed_at > (view.stored_version or 0):
+                raise _race_lost(view)
+            if isinstance(view.step, Apply) and (state is None or state.foreign):
+                raise RefreshFailedError(
+                    f'view "{view.name}" was changed by hand while it was refreshed',
+                    hint=run("refresh", view.name),
+                )
+            time.sleep(PAUSE * 2**number)
+        raise AssertionError("unreachable")
+
+
+def _race_lost(view: ViewPlan) -> RaceLostError:
+    return RaceLostError(
+        f'another process wrote view "{view.name}" at the same time',
+        detail="Nothing is published by this process.",
+        hint=run("refresh"),
+    )
+
+
+class TooLarge(Exception):
+    """A change is so large that the view is better recomputed; the text says how large."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """What is known of a computed change: rows, whether some go, copies that come."""
+
+    rows: int
+    negative: bool
+    total: int
+    columns: Sequence[tuple[str, str]] = ()
+    fetched: Sequence[tuple[Any, ...]] | None = None
+    """Its rows as texts, if it is small: then it stands as literals in what writes it."""
+
+    @property
+    def inlined(self) -> bool:
+        return self.fetched is not None
+
+
+def _needs_mapping(view: ViewPlan) -> bool:
+    """Say whether a column's name has characters that Parquet refuses."""
+    assert view.layout is not None
+    return any(ODD_CHARACTERS & set(name) for name in view.layout.stored)
+
+
+def _create(view: ViewPlan, target: str, exists: bool, feed: bool) -> str:
+    """Return the head of the statement that makes a view's table."""
+    properties = {FEED_PROPERTY: str(feed).lower(), "hybridview.view": view.name, **KEPT}
+    if _needs_mapping(view):
+        properties["delta.columnMapping.mode"] = "name"
+    parts = [f"CREATE {'OR REPLACE ' if exists else ''}TABLE {target} USING delta"]
+    if view.cluster_by:
+        parts.append(f"CLUSTER BY ({', '.join(quote(c) for c in view.cluster_by)})")
+    if view.comment:
+        parts.append(f"COMMENT {literal(view.comment)}")
+    pairs = ", ".join(f"{literal(k)} = {literal(v)}" for k, v in properties.items())
+    parts.append(f"TBLPROPERTIES ({pairs})")
+    return " ".join(parts)

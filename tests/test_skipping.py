@@ -1,0 +1,158 @@
+"""Conditions by which files are skipped: every row that matters is left, and files do go."""
+
+from __future__ import annotations
+
+from datetime import date, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hybridview.deltalog import FileBounds, FolderLog
+from hybridview.engine.values import (
+    MOST_SPANS,
+    MOST_VALUES,
+    Values,
+    condition,
+    of_runs,
+    of_texts,
+    share,
+    together,
+)
+
+NUMBERS = st.integers(-(2**63), 2**63 - 1)
+DATES = st.dates()
+DECIMALS = st.decimals(-(10**10), 10**10, places=2)
+TEXTS = st.text(
+    st.characters(exclude_categories=("Cs", "Cc"), exclude_characters="\\'"), max_size=5
+)
+KINDS: dict[str, Any] = {
+    "bigint": NUMBERS,
+    "date": DATES,
+    "decimal(18,2)": DECIMALS,
+    "string": TEXTS,
+}
+SQL = duckdb.connect()
+
+
+def holds(where: str, kind: str, value: Any) -> bool:
+    """Evaluate a condition on one row, in DuckDB."""
+    text = where.replace("`k`", "k").replace("AS string)", "AS varchar)")
+    duck_kind = "varchar" if kind == "string" else kind
+    query = f"SELECT {text} FROM (SELECT CAST(? AS {duck_kind}) AS k)"
+    found = SQL.execute(query, [value]).fetchone()
+    assert found is not None
+    return found[0] is True
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_value_is_let_through(kind: str) -> None:
+    @given(st.lists(st.none() | KINDS[kind], max_size=40), st.booleans())
+    @settings(max_examples=60, deadline=None)
+    def check(values: list[Any], as_runs: bool) -> None:
+        texts = [None if v is None else str(v) for v in values]
+        found = of_texts(kind, texts)
+        assert found is not None
+        if as_runs:
+            runs = [(t, t) for t in texts if t is not None]
+            found = of_runs(kind, runs, None in texts)
+            assert found is not None
+        assert len(found.spans) <= MOST_SPANS
+        where = condition("k", found)
+        for value in values:
+            assert holds(where, kind, value)
+        if None not in values:
+            assert not holds(where, kind, None)
+
+    check()
+
+
+def test_the_widest_gaps_stay_gaps() -> None:
+    far = [str(n) for n in (*range(100), *range(1_000_000, 1_000_100))]
+    found = of_texts("bigint", far * 2)
+    assert found is not None and found.listed is not None
+    assert any(low == "1000000" for low, _ in found.spans)
+    assert not any(int(low) <= 5_000 <= int(high) for low, high in found.spans)
+
+
+def test_a_long_list_becomes_spans() -> None:
+    found = of_texts("int", [str(n) for n in range(MOST_VALUES + 1)])
+    assert found is not None and found.listed is None
+    assert " IN " not in condition("k", found)
+
+
+def test_no_value_lets_nothing_through() -> None:
+    found = of_texts("int", [])
+    assert found is not None
+    assert condition("k", found) == "FALSE"
+    assert condition("k", Values("int", True, (), ())) == "`k` IS NULL"
+
+
+def test_types_without_a_known_order() -> None:
+    assert of_texts("double", ["1.0"]) is None
+    assert of_texts("date", ["+12000-01-01"]) is None
+    assert of_runs("timestamp", [], False) is None
+
+
+def test_several_changes_give_the_values_of_all() -> None:
+    small, null = of_texts("int", ["1", "2"]), of_texts("int", [None])
+    runs = of_runs("int", [("10", "20")], False)
+    assert small and null and runs
+    both = together([small, null])
+    assert both is not None and both.null and both.listed == ("1", "2")
+    mixed = together([small, runs])
+    assert mixed is not None and mixed.listed is None
+    assert all(holds(condition("k", mixed), "int", n) for n in (1, 2, 10, 15, 20))
+    text = of_texts("string", ["1"])
+    assert text is not None and together([small, text]) is None
+
+
+@given(st.lists(st.tuples(NUMBERS, NUMBERS), max_size=5), st.lists(NUMBERS, max_size=20))
+def test_a_file_with_a_value_is_counted(files: list[tuple[int, int]], values: list[int]) -> None:
+    bounds = [FileBounds(1, min(f), max(f), 0) for f in files]
+    found = of_texts("bigint", map(str, values))
+    assert found is not None
+    hit = sum(any(b.low <= v <= b.high for v in values) for b in bounds)
+    assert share(found, bounds) * len(bounds) >= hit - 1e-9
+
+
+def test_bounds_come_from_the_log(tmp_path: Path) -> None:
+    first = date(2020, 1, 1)
+    for start in (0, 100):
+        rows = range(start, start + 100)
+        table = pa.table(
+            {
+                "K": pa.array([n if n else None for n in rows], pa.int64()),
+                "d": [first + timedelta(days=n) for n in rows],
+                "m": pa.array([Decimal(n) for n in rows], pa.decimal128(10, 2)),
+                "s": [f"{n:03}" for n in rows],
+                "l": [[n] for n in rows],
+            }
+        )
+        write_deltalake(str(tmp_path), table, mode="append")
+    log = FolderLog(tmp_path)
+    found = log.bounds(1, "k")
+    assert found is not None
+    assert sorted((f.rows, f.low, f.high, f.nulls) for f in found) == [
+        (100, 1, 99, 1),
+        (100, 100, 199, 0),
+    ]
+    for column, kind, text in (
+        ("k", "bigint", "150"),
+        ("d", "date", str(first + timedelta(days=150))),
+        ("m", "decimal(10,2)", "150.00"),
+        ("s", "string", "150"),
+    ):
+        files, values = log.bounds(1, column), of_texts(kind, [text])
+        assert files is not None and values is not None
+        assert share(values, files) == 0.5, column
+    nulls = of_texts("bigint", [None])
+    assert nulls is not None and share(nulls, found) == 0.5
+    assert log.bounds(1, "l") is None
+    assert log.bounds(1, "none") is None
