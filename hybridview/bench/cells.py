@@ -75,6 +75,12 @@ class Cell:
         first, second = self.seconds(above), self.seconds(below)
         return first / second if first is not None and second else None
 
+    @property
+    def moved(self) -> bool:
+        """Whether the change concerned the query's tables at all."""
+        last = self.last(HYBRID)
+        return last is not None and last.executed != "none"
+
     def last(self, contender: str) -> Round | None:
         rounds = self.rounds.get(contender, ())
         return rounds[-1] if rounds else None

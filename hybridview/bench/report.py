@@ -94,7 +94,7 @@ def mean_table(results: Results, scale: float, sizes: Sequence[float]) -> list[s
     rows = [("change %", "rec/hyb", "of changed", "rec/inc", "hyb/hand", "crossovers below")]
     for size in sizes:
         cells = results.at(scale, size)
-        moved = [c for c in cells if _executed(c) != "none"]
+        moved = [c for c in cells if c.moved]
         crossed = sum(1 for q in {c.query for c in cells} if _crossed(results, scale, q, size))
         rows.append(
             (
