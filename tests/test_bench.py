@@ -143,6 +143,12 @@ def test_every_contender_is_first_in_turn() -> None:
     assert rotated((), 3) == ()
 
 
+def test_nobody_always_runs_after_the_same_one() -> None:
+    orders = [rotated(CONTENDERS, number) for number in range(3)]
+    after = [order.index(HYBRID) > order.index(INCREMENTAL) for order in orders]
+    assert after == [True, False, True]
+
+
 def test_narrow_rounds_end_at_the_least() -> None:
     done = {RECOMPUTE: rounds(2, 2.1, 2), HYBRID: rounds(1, 1.1, 1)}
     assert still_to_run({n: r[:2] for n, r in done.items()}) == (RECOMPUTE, HYBRID)

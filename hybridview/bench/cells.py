@@ -138,11 +138,14 @@ class Results:
 
 
 def rotated(contenders: Sequence[T], number: int) -> tuple[T, ...]:
-    """Return the contenders in the order of a round: each one is first in turn."""
-    if not contenders:
-        return ()
-    start = number % len(contenders)
-    return (*contenders[start:], *contenders[:start])
+    """Return the contenders in the order of a round: each one is first in turn.
+
+    Every other round goes backwards, or one contender would always run right after the same other
+    one, and find in memory what that one has just read.
+    """
+    count = len(contenders)
+    step = -1 if number % 2 else 1
+    return tuple(contenders[(number + step * i) % count] for i in range(count))
 
 
 def middle(rounds: Sequence[Round]) -> float | None:

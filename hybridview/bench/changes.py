@@ -112,16 +112,13 @@ def _pick(picked: str, orders: str, change: Change) -> str:
     """Choose the orders: the first by their hash go, the next change, the next are copied."""
     go, stay = change.deleted, change.deleted + change.updated
     return f"""CREATE TABLE {picked} USING delta AS
-        WITH chosen AS (
-          SELECT o_orderkey FROM {orders} ORDER BY xxhash64(o_orderkey, 7L), o_orderkey
-          LIMIT {change.orders}),
-        ranked AS (
+        WITH ranked AS (
           SELECT o_orderkey, row_number() OVER (ORDER BY xxhash64(o_orderkey, 7L), o_orderkey) AS n
-          FROM chosen)
+          FROM {orders})
         SELECT o_orderkey AS old_key,
           CASE WHEN n <= {go} THEN 'delete' WHEN n <= {stay} THEN 'update' ELSE 'copy' END AS kind,
           n - {stay} + (SELECT max(o_orderkey) FROM {orders}) AS new_key
-        FROM ranked"""
+        FROM ranked WHERE n <= {change.orders}"""
 
 
 def _insert(table: str, key: str, others: str, picked: str) -> str:

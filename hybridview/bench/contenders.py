@@ -17,7 +17,7 @@ from hybridview.bench.meter import tables_below
 from hybridview.bench.queries import CHANGING, HandProgram, hand_program, query_text, tables_of
 from hybridview.catalog import FOLDER
 from hybridview.deltalog import FolderLog
-from hybridview.engine.session import Session, table_at
+from hybridview.engine.session import Session, literal, table_at
 from hybridview.engine.spark_errors import first_line, spark_errors
 from hybridview.schema import TROUBLE
 from hybridview.store import Store
@@ -170,7 +170,7 @@ def attempt(contender: Contender) -> tuple[str, str]:
 def name_table(session: Session, name: str, path: Path) -> None:
     """Make a Delta table known under a name, as the programs written by hand expect it."""
     session.run(f"DROP TABLE IF EXISTS {name}")
-    session.run(f"CREATE TABLE {name} USING delta LOCATION '{path.resolve()}'")
+    session.run(f"CREATE TABLE {name} USING delta LOCATION {literal(str(path.resolve()))}")
 
 
 def warm(session: Session, folder: Path) -> None:

@@ -57,6 +57,7 @@ class Query:
 
     def __enter__(self) -> Query:
         """Load the result once for each kind of contender; the strategies share one seed."""
+        self.say(f"q{self.number}: first load")
         shutil.rmtree(self.folder, ignore_errors=True)
         self.session.run(f"CREATE DATABASE IF NOT EXISTS {DATABASE}")
         self.session.run(f"USE {DATABASE}")
@@ -121,9 +122,10 @@ class Query:
         self._name(Tables({t: tables.paths[t] for t in CHANGING if t in tables.paths}, {}))
         for contender in chosen:
             contender.take(self._seed(contender), folder / contender.name, tables)
-        warm(self.session, folder)
         for name in tables.before:
             show_commits(prepared.table(name), tables.paths[name], tables.before[name])
+        # Else the contender that runs first would read the new commits for all of them.
+        warm(self.session, folder)
         found = {
             c.name: self.meter.measure(lambda c=c: attempt(c), folder / c.name)  # type: ignore[misc]
             for c in rotated(chosen, number)
