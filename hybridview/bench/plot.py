@@ -20,11 +20,17 @@ from hybridview.bench.report import crossover
 STYLES: dict[str, dict[str, Any]] = {
     RECOMPUTE: {"color": "#7f7f7f", "marker": "s", "label": "Spark recompute + overwrite"},
     SNAPSHOT: {"color": "#e69f00", "marker": "v", "label": "hybridview snapshot"},
-    INCREMENTAL: {"color": "#56b4e9", "marker": "o", "label": "hybridview incremental"},
+    INCREMENTAL: {
+        "color": "#56b4e9",
+        "marker": "o",
+        "label": "hybridview incremental",
+        "linewidth": 4.5,
+        "alpha": 0.6,
+    },
     HAND: {"color": "#009e73", "marker": "D", "label": "MERGE written by hand"},
-    HYBRID: {"color": "#d55e00", "marker": "*", "label": "hybridview hybrid", "linewidth": 2.2},
+    HYBRID: {"color": "#d55e00", "marker": "*", "label": "hybridview hybrid"},
 }
-"""Colours that can be told apart by everybody; hybrid is drawn last, over the others."""
+"""Colours that can be told apart by everybody. Hybrid is drawn last, over what it chose."""
 ACROSS = 4
 
 
@@ -66,6 +72,8 @@ def draw(results: Results, scale: float, folder: Path) -> tuple[Path, ...]:
 
 
 def _panel(panel: Any, results: Results, scale: float, query: int) -> None:
+    from matplotlib.ticker import LogLocator  # type: ignore[import-not-found, unused-ignore]
+
     cells = [cell for cell in results.at(scale) if cell.query == query]
     for name, style in STYLES.items():
         points = _points(cells, name)
@@ -83,6 +91,7 @@ def _panel(panel: Any, results: Results, scale: float, query: int) -> None:
     panel.set_xticks([cell.percent for cell in cells])
     panel.set_xticklabels([f"{cell.percent:g}" for cell in cells])
     panel.minorticks_off()
+    panel.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     panel.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
     panel.grid(visible=True, alpha=0.3)
 
