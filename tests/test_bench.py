@@ -36,6 +36,7 @@ from hybridview.bench.report import all_right, crossover, report, scale_report
 from hybridview.bench.shell import time_command
 from hybridview.bench.targets import (
     ALL_OF_FIFTY,
+    FIVE_OF_FIFTY,
     geometric_mean,
     percentile,
     targets,
@@ -214,12 +215,30 @@ def test_finished_cells_are_not_measured_again() -> None:
 
 
 def test_a_finished_run_starts_no_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_results(tmp_path / run.RESULTS, results(cell(1, 0.01)))
+    have = results(cell(1, 0.01))
+    have.floors[FIVE_OF_FIFTY] = Floor(FIVE_OF_FIFTY, 3.0, "x", 4)
+    write_results(tmp_path / run.RESULTS, have)
     monkeypatch.setattr(run, "start_local", lambda *_: pytest.fail("Spark was started"))
     said: list[str] = []
     plan = run.Plan(tmp_path, 10, (1,), (0.01,))
     assert run.run(plan, said.append).cells.keys() == {(10, 1, 0.01)}
     assert said == ["everything is measured already; --again measures it anew"]
+
+
+def test_floors_that_were_interrupted_are_measured_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Started(Exception):
+        pass
+
+    def start(*_: object) -> None:
+        raise Started
+
+    write_results(tmp_path / run.RESULTS, results(cell(1, 0.01)))
+    monkeypatch.setattr(run, "start_local", start)
+    with pytest.raises(Started):
+        run.run(run.Plan(tmp_path, 10, (1,), (0.01,)), lambda _: None)
+    run.run(run.Plan(tmp_path, 10, (1,), (0.01,), floors=False), lambda _: None)
 
 
 def test_what_to_measure_is_read_from_text() -> None:

@@ -164,7 +164,7 @@ def _met(met: bool | None) -> str:
 
 
 def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f}"
+    return "-" if value is None else f"{value:.2f}" if value >= 0.1 else f"{value:.3f}"
 
 
 def _seconds(cell: Cell, name: str) -> str:
