@@ -224,7 +224,7 @@ def many_views(ground: Ground, say: Say) -> Iterator[Floor]:
     for count in sizes:
         fans = every[count]
         yield Floor(
-            f"planning and bookkeeping, {count} views",
+            f"planning and bookkeeping, {count} view{'s' * (count > 1)}",
             statistics.median(f.beside for f in fans),
             "s",
             note=f"{fans[-1].commits} bookkeeping commit",

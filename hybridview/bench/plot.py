@@ -60,9 +60,9 @@ def draw(results: Results, scale: float, folder: Path) -> tuple[Path, ...]:
     for panel in panels[max(0, len(queries) - across) : len(queries)]:
         panel.tick_params(labelbottom=True)
         panel.set_xlabel("changed orders, %")
-    _legend(figure, panels[: len(queries)])
+    lines = _legend(figure, panels[: len(queries)], across)
     figure.suptitle(f"TPC-H SF{scale:g}: seconds to bring a view up to date")
-    bottom = 0.75 / (2.9 * down + 1.1)
+    bottom = (0.25 + 0.22 * lines) / (2.9 * down + 1.1)
     figure.tight_layout(rect=(0, bottom, 1, 0.99))
     paths = tuple(folder / f"bench-sf{scale:g}.{kind}" for kind in ("png", "svg"))
     for path in paths:
@@ -87,7 +87,7 @@ def _panel(panel: Any, results: Results, scale: float, query: int) -> None:
         panel.axvline(cross, color="#cc79a7", linestyle="--", linewidth=1, label="crossover")
     panel.set_xscale("log")
     panel.set_yscale("log")
-    panel.set_title(f"Q{query}" + ("" if cross is None else f", crossover {cross:.2g} %"), size=10)
+    panel.set_title(f"Q{query}{_crossover_text(cells, cross)}", size=10)
     panel.set_xticks([cell.percent for cell in cells])
     panel.set_xticklabels([f"{cell.percent:g}" for cell in cells])
     panel.minorticks_off()
@@ -100,12 +100,19 @@ def _points(cells: list[Cell], name: str) -> list[tuple[float, float]]:
     return [(c.percent, s) for c in cells if (s := c.seconds(name)) is not None]
 
 
-def _legend(figure: Any, panels: list[Any]) -> None:
-    """Explain every line once, below all panels."""
+def _crossover_text(cells: list[Cell], cross: float | None) -> str:
+    if cross is None:
+        return ""
+    smallest = math.isclose(cross, min(cell.percent for cell in cells))
+    return f", crossover {'below ' if smallest else ''}{cross:.2g} %"
+
+
+def _legend(figure: Any, panels: list[Any], across: int) -> int:
+    """Explain every line once, below all panels; return how many rows of text that takes."""
     shown: dict[str, Any] = {}
     for panel in panels:
         for handle, label in zip(*panel.get_legend_handles_labels(), strict=True):
             shown.setdefault(label, handle)
-    figure.legend(
-        list(shown.values()), list(shown), loc="lower center", ncol=min(4, len(shown)), fontsize=9
-    )
+    columns = min(across, len(shown))
+    figure.legend(list(shown.values()), list(shown), loc="lower center", ncol=columns, fontsize=9)
+    return math.ceil(len(shown) / columns)

@@ -89,8 +89,8 @@ def test_floors_small(tmp_path: Path, spark: Any) -> None:
     assert found["nothing changed, Spark jobs"].value == 0
     for name in ("refresh, nothing changed", "status", "history", "explain", "refresh --dry-run"):
         assert found[f"hybridview {name}"].note == "no JVM", name
-    for count in (1, 3):
-        line = found[f"planning and bookkeeping, {count} views"]
+    for count in ("1 view", "3 views"):
+        line = found[f"planning and bookkeeping, {count}"]
         assert line.note == "1 bookkeeping commit"
     assert found[ALL_OF_FIFTY].value > 0
     assert found[FIVE_OF_FIFTY].value > 0
