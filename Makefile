@@ -48,8 +48,8 @@ check: $(STAMP) ## Check style, types and the direction of imports
 	$(BIN)/mypy
 	$(BIN)/python -m pytest tests/test_layering.py
 
-bench: $(STAMP) java ## Measure a refresh against a hand-written MERGE and a recompute
-	$(BIN)/hybridview bench
+bench: $(STAMP) java ## Measure refreshes against recomputes and MERGEs written by hand (about 15 minutes)
+	$(BIN)/hybridview bench --quick --folder bench-data
 
 sample: $(STAMP) ## Make sample_data anew
 	$(BIN)/python sample_data/generate.py

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from hybridview.cli import define, maintain, query, upkeep
+from hybridview.cli import bench, define, maintain, query, upkeep
 from hybridview.cli.output import guarded
 
 HELP = """Keep SQL views on Delta Lake up to date: incrementally where that is cheaper, by
@@ -61,21 +61,6 @@ def demo(
     guarded(body)
 
 
-def bench(
-    rows: Annotated[int, typer.Option(help="Rows of the base table.")] = 5_000_000,
-    changed: Annotated[int, typer.Option(help="Changed rows per round.")] = 1_000,
-    rounds: Annotated[int, typer.Option(help="Measured rounds.")] = 7,
-) -> None:
-    """Measure a refresh against a hand-written MERGE and a recompute, in one run."""
-
-    def body() -> int:
-        from hybridview.bench.group_by import run_bench
-
-        return run_bench(rows, changed, rounds)
-
-    guarded(body)
-
-
 app.command()(demo)
 app.command()(define.init)
 app.add_typer(table_app, name="table")
@@ -95,7 +80,7 @@ app.command()(define.rename)
 app.command()(define.drop)
 app.command()(maintain.doctor)
 app.command()(upkeep.maintain)
-app.command()(bench)
+app.command()(bench.bench)
 
 
 def main() -> None:

@@ -1,0 +1,72 @@
+"""The command that measures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hybridview.cli.output import guarded, note, say
+
+
+def bench(
+    scale: Annotated[float, typer.Option(help="Scale of TPC-H; 1 is about 1 GB.")] = 1.0,
+    queries: Annotated[
+        str | None, typer.Option(help="Queries, such as 1,3,6; all, or none.")
+    ] = None,
+    sizes: Annotated[
+        str | None, typer.Option(help="Changes in percent of orders, such as 0.01,1; or all.")
+    ] = None,
+    repeats: Annotated[int, typer.Option(help="Rounds of each cell, at least.", min=1)] = 3,
+    most_repeats: Annotated[
+        int | None, typer.Option(help="Rounds where the spread is wide.  [default: 7]")
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="8 queries, 3 sizes, 3 rounds: about 15 minutes.")
+    ] = False,
+    floors: Annotated[bool, typer.Option(help="Measure fixed costs too.")] = True,
+    again: Annotated[
+        bool, typer.Option("--again", help="Measure anew what is measured already.")
+    ] = False,
+    report: Annotated[
+        bool, typer.Option("--report", help="Only print what was measured before.")
+    ] = False,
+    folder: Annotated[
+        Path | None,
+        typer.Option(help="Where data and results are kept.  [default: in your cache]"),
+    ] = None,
+    driver_memory: Annotated[str, typer.Option(help="Memory of Spark's driver.")] = "6g",
+) -> None:
+    """Measure refreshes of TPC-H views against recomputes and MERGEs written by hand.
+
+    All 22 queries with six change sizes, unless you choose. Every finished cell is kept: a run that
+    was stopped goes on where it ended.
+    """
+
+    def body() -> int:
+        from hybridview.bench import run
+        from hybridview.bench.cells import MOST_ROUNDS
+        from hybridview.bench.changes import QUICK_SIZES
+        from hybridview.bench.queries import QUICK
+
+        place = folder or run.default_folder()
+        if not report:
+            plan = run.Plan(
+                place,
+                scale,
+                QUICK if quick and queries is None else run.read_queries(queries or "all"),
+                QUICK_SIZES if quick and sizes is None else run.read_sizes(sizes or "all"),
+                repeats,
+                max(repeats, most_repeats or (repeats if quick else MOST_ROUNDS)),
+                floors,
+                again,
+                driver_memory,
+                1 if quick else repeats,
+            )
+            run.run(plan, note)
+        lines, right = run.show(place)
+        say(lines)
+        return 0 if right else 1
+
+    guarded(body)
