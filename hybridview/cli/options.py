@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from hybridview.cli.output import note
 from hybridview.config import Config, find_config
 from hybridview.schema import Strategy
 from hybridview.store import Store
@@ -41,5 +42,6 @@ def open_store(path: Path | None, create: bool = False) -> tuple[Store, Config]:
         create=create,
         settings=config.spark,
         default_strategy=config.strategy or Strategy.HYBRID,
+        warm=note,
     )
     return store, config

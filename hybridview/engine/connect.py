@@ -7,7 +7,7 @@ import copy
 import socket
 import uuid
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from hybridview.engine.session import OWN_SETTINGS, Session, SparkPort
@@ -30,6 +30,7 @@ class ConnectPort(SparkPort):
     def __init__(self, spark: Any, owned: bool = False) -> None:
         super().__init__(spark, owned)
         self._writers: list[ConnectPort] = []
+        self._at_end: list[Callable[[], None]] = []
         if owned:
             # A channel that is still open when the interpreter goes away hangs in its destructor.
             atexit.register(spark.client.close)
@@ -57,6 +58,10 @@ class ConnectPort(SparkPort):
         for port in (*self._writers, self):
             port.spark.interruptAll()
 
+    def at_end(self, action: Callable[[], None]) -> None:
+        """Have something done when the session is given back."""
+        self._at_end.append(action)
+
     def job_count(self) -> int:
         """Return 0: a client is not told of the server's jobs."""
         return 0
@@ -69,6 +74,8 @@ class ConnectPort(SparkPort):
         if self.owned:
             atexit.unregister(self.spark.client.close)
         super().stop()
+        while self._at_end:
+            self._at_end.pop()()
 
 
 def port_of(spark: Any, owned: bool = False) -> SparkPort:
@@ -81,7 +88,7 @@ def port_of(spark: Any, owned: bool = False) -> SparkPort:
     return (ConnectPort if remote else SparkPort)(spark, owned)
 
 
-def attach(url: str, settings: Mapping[str, str] | None = None) -> SparkPort:
+def attach(url: str, settings: Mapping[str, str] | None = None) -> ConnectPort:
     """Return a new session on a running Spark Connect server."""
     try:
         from pyspark.sql.connect.client import DefaultChannelBuilder
