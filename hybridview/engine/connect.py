@@ -97,7 +97,7 @@ def attach(url: str, settings: Mapping[str, str] | None = None) -> ConnectPort:
         raise UsageError(
             "Spark Connect needs packages that are not installed",
             detail=f"{error}".splitlines()[0],
-            hint="Run: pip install 'hybridview[connect]'",
+            hint="Run: pip install 'pyspark[connect]'",
         ) from None
     try:
         connection = DefaultChannelBuilder(url)

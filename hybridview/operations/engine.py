@@ -57,5 +57,6 @@ def trouble(found: EngineStatus) -> tuple[str, str]:
 
 def described(found: EngineStatus) -> str:
     """Return one line about a running engine."""
-    use = "in use" if found.in_use else f"ends after {spoken(found.idle_timeout)} without use"
-    return f"process {found.pid}, 127.0.0.1:{found.port}, up since {found.since}, {use}"
+    since = f"{found.since[:16].replace('T', ' ')} UTC"
+    end = "in use" if found.in_use else f"idle timeout {spoken(found.idle_timeout)}"
+    return f"process {found.pid}, port {found.port}, since {since}, {end}"

@@ -24,6 +24,8 @@ PATIENCE = 600.0
 """Seconds for a start: the first one downloads JARs."""
 PACKAGES = ("grpc", "grpc_status", "pandas", "pyarrow", "google.rpc")
 """What a client of Spark Connect imports."""
+SERVER = ("-P", "-m", "hybridview.engine.warm.server")
+"""How Python runs the server; -P: a file in the working folder must not pass for a module."""
 _PAUSE = 0.1
 
 
@@ -88,8 +90,7 @@ def _spawn(place: Place, order: str) -> subprocess.Popen[str]:
     log = os.open(place.log, flags, 0o600)
     try:
         server = subprocess.Popen(
-            # -P: a file in the working folder must not pass for a module.
-            [sys.executable, "-P", "-m", "hybridview.engine.warm.server", str(place.folder)],
+            [sys.executable, *SERVER, str(place.folder)],
             stdin=subprocess.PIPE,
             stdout=log,
             stderr=log,
