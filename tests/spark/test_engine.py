@@ -87,7 +87,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
     found = Shop(tmp_path_factory.mktemp("engine"))
     found.configure(**{"spark.driver.memory": "1g"})
     Store.open(found.folder / "store")
-    found.add(1, 2, 3)
+    found.add(*range(1, 31))
     out, err = found.run("up", "--idle", "20 minutes")
     assert "engine is up: process" in out and "starting Spark" in err
     yield found
@@ -98,11 +98,11 @@ def test_commands_attach(shop: Shop) -> None:
     """They refresh, verify and query where no Java can be found."""
     shop.run("create", "totals", "SELECT g, sum(x) AS s FROM t GROUP BY g", **NO_JAVA)
     shop.run("refresh", **NO_JAVA)
-    shop.add(4, 5)
+    shop.add(31, 32)
     out, err = shop.run("refresh", **NO_JAVA)
     assert "incremental" in out and not err
     out, _ = shop.run("sql", "SELECT sum(s) AS s FROM totals", "--json", **NO_JAVA)
-    assert json.loads(out)["rows"] == [[15]]
+    assert json.loads(out)["rows"] == [[528]]
     assert "1 equal" in shop.run("verify", **NO_JAVA)[0]
 
 
