@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from hybridview.engine.later import import_connect
 from hybridview.engine.session import OWN_SETTINGS, Session, SparkPort
 from hybridview.errors import UsageError
 
@@ -91,8 +92,7 @@ def port_of(spark: Any, owned: bool = False) -> SparkPort:
 def attach(url: str, settings: Mapping[str, str] | None = None) -> ConnectPort:
     """Return a new session on a running Spark Connect server."""
     try:
-        from pyspark.sql.connect.client import DefaultChannelBuilder
-        from pyspark.sql.connect.session import SparkSession
+        channel_builder, session = import_connect()
     except ImportError as error:
         raise UsageError(
             "Spark Connect needs packages that are not installed",
@@ -100,7 +100,7 @@ def attach(url: str, settings: Mapping[str, str] | None = None) -> ConnectPort:
             hint="Run: pip install 'pyspark[connect]'",
         ) from None
     try:
-        connection = DefaultChannelBuilder(url)
+        connection = channel_builder(url)
     except ValueError:  # its text would repeat the token
         raise UsageError(
             f"{REMOTE} is not the address of a Spark Connect server",
@@ -114,6 +114,6 @@ def attach(url: str, settings: Mapping[str, str] | None = None) -> ConnectPort:
             f"no Spark Connect server answers at {connection.endpoint}",
             hint=f"Start it, or name another one in hybridview.toml: {REMOTE}",
         ) from None
-    port = ConnectPort(SparkSession(connection=connection), owned=True)
+    port = ConnectPort(session(connection=connection), owned=True)
     port.set({n: v for n, v in (settings or {}).items() if n.startswith("spark.sql.")})
     return port

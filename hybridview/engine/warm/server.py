@@ -22,8 +22,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from hybridview.engine.connect import attach
 from hybridview.engine.local import build_session
-from hybridview.engine.session import SparkPort, table_at
+from hybridview.engine.session import table_at
 from hybridview.engine.warm.place import Place, take
 from hybridview.engine.warm.record import Record, birth, fingerprint, write
 
@@ -67,8 +68,9 @@ def main() -> int:
     spark.sparkContext.setLogLevel("ERROR")
     place.used.touch(mode=0o600)
     os.utime(place.used)
-    write(place, _record(order, port))
-    threading.Thread(target=warm_up, args=(spark,), daemon=True).start()
+    record = _record(order, port)
+    write(place, record)
+    threading.Thread(target=warm_up, args=(record.url,), daemon=True).start()
     try:
         _serve(place, spark, order["idle"], ending)
     finally:
@@ -113,13 +115,16 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def warm_up(spark: Any) -> None:
-    """Run once what a refresh runs: the first MERGE of a JVM takes seconds, the second does not."""
+def warm_up(url: str) -> None:
+    """Run once what a refresh runs: the first MERGE of a JVM takes seconds, the second does not.
+
+    As a client, so that the way there is warm too.
+    """
     folder = tempfile.mkdtemp(prefix="hybridview-warm-")
-    session = SparkPort(spark.newSession())
     target = table_at(str(Path(folder) / "t"))
     feed = "TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')"
     try:
+        session = attach(url).writer()
         session.run(f"CREATE TABLE {target} USING delta {feed} AS SELECT 1 AS k, 1 AS x")
         session.run(f"INSERT INTO {target} VALUES (2, 2)")
         session.register_feed("warm", str(Path(folder) / "t"), 1, 1)
@@ -128,6 +133,7 @@ def warm_up(spark: Any) -> None:
             "ON t.k <=> s.k WHEN MATCHED THEN UPDATE SET x = t.x + s.x "
             "WHEN NOT MATCHED THEN INSERT (k, x) VALUES (s.k, s.x)"
         )
+        session.stop()
     except Exception as error:  # a courtesy: the server is as good without it
         print(f"warming up failed: {error}", file=sys.stderr, flush=True)
     finally:
