@@ -175,6 +175,25 @@ def test_two_at_once_start_one_server(root: Path, place: Place) -> None:
     end.down(root)
 
 
+def test_a_server_whose_up_was_killed_is_waited_for(root: Path, place: Place) -> None:
+    order = {"token": TOKEN, "settings": SETTINGS, "idle": 60.0, "store": str(root)}
+    orphan = start._spawn(place, json.dumps(order))
+    while not (place.folder / "starts").exists():
+        time.sleep(0.02)
+    found, started = start.up(root, SETTINGS, 60.0, silent)
+    assert not started and found.pid == orphan.pid
+    end.down(root)
+
+
+def test_a_user_without_a_home(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def homeless() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_STATE_HOME")
+    monkeypatch.setattr(Path, "home", homeless)
+    assert f"hybridview-{os.getuid()}" in str(place_of(root).folder)
+
+
 def test_up_with_other_settings_says_which(root: Path) -> None:
     start.up(root, SETTINGS, 60.0, silent)
     with pytest.raises(EngineError, match="other settings") as caught:

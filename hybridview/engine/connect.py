@@ -18,6 +18,8 @@ REMOTE = "spark.remote"
 """The setting that names a Spark Connect server, such as sc://localhost:15002."""
 PATIENCE = 15
 """Seconds to wait for the server's first answer."""
+RETRIES = 4
+"""Of a call to a server on this machine: four seconds, where the client would take ten minutes."""
 
 
 class ConnectPort(SparkPort):
@@ -28,8 +30,11 @@ class ConnectPort(SparkPort):
     on the server until it is released.
     """
 
-    def __init__(self, spark: Any, owned: bool = False) -> None:
+    def __init__(self, spark: Any, owned: bool = False, near: bool = False) -> None:
         super().__init__(spark, owned)
+        self._near = near
+        if near:
+            _give_up_soon(spark.client)
         self._writers: list[ConnectPort] = []
         self._at_end: list[Callable[[], None]] = []
         if owned:
@@ -49,7 +54,7 @@ class ConnectPort(SparkPort):
         # A connection string may name its session; the writer must not get the same.
         connection.set("session_id", str(uuid.uuid4()))
         session = type(self.spark)(connection=connection, userId=client._user_id)
-        port = ConnectPort(session, owned=True)
+        port = ConnectPort(session, owned=True, near=self._near)
         port.set(OWN_SETTINGS)
         self._writers.append(port)
         return port
@@ -89,8 +94,14 @@ def port_of(spark: Any, owned: bool = False) -> SparkPort:
     return (ConnectPort if remote else SparkPort)(spark, owned)
 
 
-def attach(url: str, settings: Mapping[str, str] | None = None) -> ConnectPort:
-    """Return a new session on a running Spark Connect server."""
+def _give_up_soon(client: Any) -> None:
+    """Have a client try a few times only: a server on this machine does not come back."""
+    policies = client.get_retry_policies()
+    client.set_retry_policies([type(policy)(max_retries=RETRIES) for policy in policies])
+
+
+def attach(url: str, settings: Mapping[str, str] | None = None, near: bool = False) -> ConnectPort:
+    """Return a new session on a running Spark Connect server; `near` if it is on this machine."""
     try:
         channel_builder, session = import_connect()
     except ImportError as error:
@@ -114,6 +125,6 @@ def attach(url: str, settings: Mapping[str, str] | None = None) -> ConnectPort:
             f"no Spark Connect server answers at {connection.endpoint}",
             hint=f"Start it, or name another one in hybridview.toml: {REMOTE}",
         ) from None
-    port = ConnectPort(session(connection=connection), owned=True)
+    port = ConnectPort(session(connection=connection), owned=True, near=near)
     port.set({n: v for n, v in (settings or {}).items() if n.startswith("spark.sql.")})
     return port

@@ -167,7 +167,6 @@ STORY: tuple[Step | Change | File, ...] = (
     Step("up_again", "up", spark=False),
     Step("up_json", "up --json", spark=False),
     Step("status_up", "status", spark=False),
-    Step("doctor_up", "doctor", 1, spark=False),
     Step("down", "down", spark=False),
     Step("down_json", "down --json", spark=False),
     Step("init_json", "init other --json", spark=False),

@@ -16,7 +16,8 @@ from typing import Any
 
 from hybridview.engine.warm.place import Place, take
 from hybridview.engine.warm.record import write
-from hybridview.engine.warm.server import TAKEN, _record
+from hybridview.engine.warm.server import _record
+from hybridview.engine.warm.start import TAKEN
 
 LIFE = 30
 """Seconds after which a fake that nobody ended goes by itself."""

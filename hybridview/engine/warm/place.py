@@ -12,6 +12,7 @@ import hashlib
 import os
 import socket
 import stat
+import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,10 +56,20 @@ class Place:
 
 def place_of(root: Path) -> Place:
     """Return the place of a store's engine; one per store, user and machine."""
-    base = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
     name = f"{socket.gethostname()}\n{root.resolve()}"
     key = hashlib.sha256(name.encode(errors="surrogateescape")).hexdigest()[:16]
-    return Place(Path(base) / "hybridview" / "engines" / key)
+    return Place(_state_folder() / "hybridview" / "engines" / key)
+
+
+def _state_folder() -> Path:
+    """Return where programs keep what they need between two runs, but not for ever."""
+    named = os.environ.get("XDG_STATE_HOME")
+    if named:
+        return Path(named)
+    try:
+        return Path.home() / ".local" / "state"
+    except RuntimeError:  # a user without a home, as in some containers
+        return Path(tempfile.gettempdir()) / f"hybridview-{os.getuid()}"
 
 
 def make_private(place: Place) -> None:
@@ -108,3 +119,12 @@ def take(path: Path, shared: bool = False, patience: float = 0.0) -> Lock | None
                 os.close(descriptor)
                 return None
         time.sleep(_PAUSE)
+
+
+def is_held(path: Path) -> bool:
+    """Say whether somebody holds the lock of a file for himself."""
+    free = take(path, shared=True)
+    if free is None:
+        return True
+    free.release()
+    return False

@@ -27,12 +27,11 @@ from hybridview.engine.local import build_session
 from hybridview.engine.session import table_at
 from hybridview.engine.warm.place import Place, take
 from hybridview.engine.warm.record import Record, birth, fingerprint, write
+from hybridview.engine.warm.start import TAKEN
 
 TOKEN = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
 """Spark reads the token from here; a setting would show in the list of processes."""
 LOOPBACK = "127.0.0.1"
-TAKEN = 75
-"""Exit code of a server that finds another one at work."""
 _LOOK = 5.0
 """Seconds between two looks at who is attached, at most."""
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from hybridview.engine.connect import REMOTE
 from hybridview.engine.local import check_java
-from hybridview.engine.warm.place import Place, make_private, place_of, take
+from hybridview.engine.warm.place import Place, is_held, make_private, place_of, take
 from hybridview.engine.warm.record import Record, find
 from hybridview.errors import BusyError, EngineError, UsageError, command
 from hybridview.redact import learn
@@ -24,6 +24,8 @@ PATIENCE = 600.0
 """Seconds for a start: the first one downloads JARs."""
 PACKAGES = ("grpc", "grpc_status", "pandas", "pyarrow", "google.rpc")
 """What a client of Spark Connect imports."""
+TAKEN = 75
+"""Exit code of a server that finds another one at work."""
 SERVER = ("-P", "-m", "hybridview.engine.warm.server")
 """How Python runs the server; -P: a file in the working folder must not pass for a module."""
 _PAUSE = 0.1
@@ -79,14 +81,15 @@ def _up(
     }
     server = _spawn(place, json.dumps(order))
     try:
-        return _await(place, server), True
+        record = _await(place, server)
+        return record, record.pid == server.pid
     except BaseException:
         _kill(server)
         raise
 
 
 def _spawn(place: Place, order: str) -> subprocess.Popen[str]:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_NOFOLLOW
     log = os.open(place.log, flags, 0o600)
     try:
         server = subprocess.Popen(
@@ -114,9 +117,10 @@ def _await(place: Place, server: subprocess.Popen[str]) -> Record:
     while time.monotonic() < end:
         ended = server.poll()
         record = find(place)
-        if record is not None and record.pid == server.pid:
+        if record is not None:
             return record
-        if ended is not None:
+        # One whose `up` was killed may be starting; then that one is waited for.
+        if ended is not None and not (ended == TAKEN and is_held(place.serving)):
             raise EngineError(
                 "the engine did not start",
                 detail=_last_line(place),

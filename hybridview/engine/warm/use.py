@@ -87,7 +87,7 @@ def _attach(place: Place, record: Record, tell: Callable[[str], None]) -> SparkP
         return None  # it is about to end
     try:
         # Its sessions begin with the settings it was started with: the same as ours.
-        port = attach(record.url)
+        port = attach(record.url, near=True)
         port.setting("spark.app.name")  # the handshake
     except UsageError as error:
         why = error.fact
