@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-import pyarrow as pa  # type: ignore[import-untyped, unused-ignore]
-from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from arro3.core import Array, DataType, Table
+from deltalake import CommitProperties, DeltaTable, QueryBuilder, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from hybridview.errors import (
@@ -31,8 +31,6 @@ from hybridview.schema import Column, TableSchema, VersionVector
 FORMAT = 1
 FOLDER = "_hybridview"
 COMPACT_EVERY = 64
-
-_SCHEMA = pa.schema([("kind", pa.string()), ("payload", pa.string()), ("format", pa.int32())])
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,16 +251,21 @@ class FolderCatalog:
         return fold(self._rows())
 
     def _rows(self) -> list[tuple[str, dict[str, Any]]]:
-        table = DeltaTable(str(self.path)).to_pyarrow_table()
+        # Not to_pyarrow_table: it imports pandas, which takes longer than all the rest.
+        found = QueryBuilder().register("records", DeltaTable(str(self.path)))
+        table = found.execute("SELECT kind, payload, format FROM records").read_all()
         newest = max((f for f in table.column("format").to_pylist()), default=FORMAT)
         if newest > FORMAT:
             raise StoreFormatError(
                 f"the store was written by a newer hybridview: format {newest}, this is {FORMAT}",
                 hint="Run: pip install --upgrade hybridview",
             )
-        pairs = zip(table.column("kind").to_pylist(), table.column("payload"), strict=True)
-        rows = [(kind, json.loads(payload.as_py())) for kind, payload in pairs]
-        return sorted(rows, key=lambda row: int(row[1].get("seq", 0)))
+        kinds, payloads = (table.column(name).to_pylist() for name in ("kind", "payload"))
+        # A query promises no order, neither of files nor within one; the text decides between
+        # records of two processes that appended at the same moment.
+        rows = [(json.loads(text), text, kind) for kind, text in zip(kinds, payloads, strict=True)]
+        rows.sort(key=lambda row: (row[0].get("seq", 0), row[0].get("nth", -1), row[1]))
+        return [(kind, payload) for payload, _, kind in rows]
 
     def append(self, kind: str, payload: Mapping[str, Any], transaction: Any = None) -> None:
         """Append one record; `transaction` makes a second append of the same id fail."""
@@ -273,13 +276,16 @@ class FolderCatalog:
     ) -> None:
         """Append several records in one commit: all of them count, or none."""
         version = DeltaTable(str(self.path)).version() + 1 if self.exists() else 0
-        data = pa.table(
+        texts = [
+            json.dumps({"seq": version, "nth": number, **payload})
+            for number, (_, payload) in enumerate(records)
+        ]
+        data = Table.from_pydict(
             {
-                "kind": [kind for kind, _ in records],
-                "payload": [json.dumps({"seq": version, **payload}) for _, payload in records],
-                "format": [FORMAT for _ in records],
-            },
-            schema=_SCHEMA,
+                "kind": Array([kind for kind, _ in records], DataType.utf8()),
+                "payload": Array(texts, DataType.utf8()),
+                "format": Array([FORMAT for _ in records], DataType.int32()),
+            }
         )
         properties = CommitProperties(app_transactions=[transaction]) if transaction else None
         try:

@@ -284,3 +284,9 @@ class ReadOnlyQueryError(HybridviewError):
     """`hybridview sql` runs queries only."""
 
     code = "HV403"
+
+
+class EngineError(HybridviewError):
+    """The warm engine does not start, or is not what it should be."""
+
+    code = "HV404"

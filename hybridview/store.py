@@ -12,11 +12,13 @@ from typing import Any
 from hybridview.catalog import RefreshRecord, TableRecord, ViewRecord
 from hybridview.engine.runner import Listener
 from hybridview.engine.session import Session
+from hybridview.engine.warm.use import EngineStatus
 from hybridview.errors import ReadOnlyStoreError, StoreMissingError, UsageError, command
 from hybridview.operations import apply as apply_operation
 from hybridview.operations import define, tables
 from hybridview.operations import doctor as doctor_operation
 from hybridview.operations import drop as drop_operation
+from hybridview.operations import engine as engine_operation
 from hybridview.operations import explain as explain_operation
 from hybridview.operations import maintain as maintain_operation
 from hybridview.operations import prove as prove_operation
@@ -54,13 +56,16 @@ class Store:
         settings: Mapping[str, str] | None = None,
         default_strategy: Strategy | str = Strategy.HYBRID,
         parallel: int = PARALLEL,
+        warm: Callable[[str], None] | None = None,
     ) -> Store:
         """Open the store in a folder; a new one is made unless `create` is False.
 
-        A refresh works on up to `parallel` views at the same time.
+        A refresh works on up to `parallel` views at the same time. With `warm` Spark is the engine
+        that `up` started, if there is one; else a local session is started. `warm` is told why an
+        engine that is up cannot be used.
         """
         check_path(Path(path), written=True)
-        context = Context(Path(path), spark, dict(settings or {}), max(parallel, 1))
+        context = Context(Path(path), spark, dict(settings or {}), max(parallel, 1), warm)
         if not context.ledger.exists():
             if not create:
                 raise StoreMissingError(
@@ -100,6 +105,19 @@ class Store:
     def session(self) -> Session:
         """Return the Spark session behind this store, as a port that takes SQL text."""
         return self._context.port()
+
+    def up(
+        self, idle: str = engine_operation.IDLE, tell: Callable[[str], None] | None = None
+    ) -> tuple[EngineStatus, bool]:
+        """Start the store's engine; return it, and whether it was down before.
+
+        It ends when no command used it for `idle`. `tell` hears what is being done.
+        """
+        return engine_operation.up(self._context, idle, tell)
+
+    def down(self, force: bool = False) -> int | None:
+        """End the store's engine; return the number of its process, None if it was down."""
+        return engine_operation.down(self._context, force)
 
     # Base tables
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from hybridview.cli import bench, define, maintain, query, upkeep
+from hybridview.cli import bench, define, engine, maintain, query, upkeep
 from hybridview.cli.output import guarded
 
 HELP = """Keep SQL views on Delta Lake up to date: incrementally where that is cheaper, by
@@ -80,6 +80,8 @@ app.command()(define.rename)
 app.command()(define.drop)
 app.command()(maintain.doctor)
 app.command()(upkeep.maintain)
+app.command()(engine.up)
+app.command()(engine.down)
 app.command()(bench.bench)
 
 

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from hybridview.cli.output import note
 from hybridview.config import Config, find_config
 from hybridview.operations.context import PARALLEL
 from hybridview.schema import Strategy
@@ -43,5 +44,6 @@ def open_store(path: Path | None, create: bool = False) -> tuple[Store, Config]:
         settings=config.spark,
         default_strategy=config.strategy or Strategy.HYBRID,
         parallel=config.parallel or PARALLEL,
+        warm=note,
     )
     return store, config

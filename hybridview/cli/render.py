@@ -14,6 +14,7 @@ from hybridview.errors import run
 from hybridview.operations.apply import Action
 from hybridview.operations.doctor import Finding
 from hybridview.operations.duration import spoken
+from hybridview.operations.engine import described
 from hybridview.operations.maintain import MaintainResult, Work
 from hybridview.operations.prove import Proof
 from hybridview.operations.refresh import RefreshResult
@@ -187,6 +188,10 @@ def status(now: StoreStatus, width: int) -> list[str]:
     ]
     header = ("view", "state", "last", "rows", "behind", "lag", "changes left", "detail")
     lines += table(views, width, header) if views else ["no views yet"]
+    if now.engine is not None:
+        lines += ["", f"engine: {described(now.engine)}"]
+        if now.engine.changed:
+            lines.append(f"  commands do without it; changed: {', '.join(now.engine.changed)}")
     return lines
 
 

@@ -7,9 +7,10 @@ import copy
 import socket
 import uuid
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from hybridview.engine.later import import_connect
 from hybridview.engine.session import OWN_SETTINGS, Session, SparkPort
 from hybridview.errors import UsageError
 
@@ -17,6 +18,8 @@ REMOTE = "spark.remote"
 """The setting that names a Spark Connect server, such as sc://localhost:15002."""
 PATIENCE = 15
 """Seconds to wait for the server's first answer."""
+RETRIES = 4
+"""Of a call to a server on this machine: four seconds, where the client would take ten minutes."""
 
 
 class ConnectPort(SparkPort):
@@ -27,9 +30,13 @@ class ConnectPort(SparkPort):
     on the server until it is released.
     """
 
-    def __init__(self, spark: Any, owned: bool = False) -> None:
+    def __init__(self, spark: Any, owned: bool = False, near: bool = False) -> None:
         super().__init__(spark, owned)
+        self._near = near
+        if near:
+            _give_up_soon(spark.client)
         self._writers: list[ConnectPort] = []
+        self._at_end: list[Callable[[], None]] = []
         if owned:
             # A channel that is still open when the interpreter goes away hangs in its destructor.
             atexit.register(spark.client.close)
@@ -47,7 +54,7 @@ class ConnectPort(SparkPort):
         # A connection string may name its session; the writer must not get the same.
         connection.set("session_id", str(uuid.uuid4()))
         session = type(self.spark)(connection=connection, userId=client._user_id)
-        port = ConnectPort(session, owned=True)
+        port = ConnectPort(session, owned=True, near=self._near)
         port.set(OWN_SETTINGS)
         self._writers.append(port)
         return port
@@ -56,6 +63,10 @@ class ConnectPort(SparkPort):
         """Cancel what this session and those made by it are running; nobody else's."""
         for port in (*self._writers, self):
             port.spark.interruptAll()
+
+    def at_end(self, action: Callable[[], None]) -> None:
+        """Have something done when the session is given back."""
+        self._at_end.append(action)
 
     def job_count(self) -> int:
         """Return 0: a client is not told of the server's jobs."""
@@ -69,6 +80,8 @@ class ConnectPort(SparkPort):
         if self.owned:
             atexit.unregister(self.spark.client.close)
         super().stop()
+        while self._at_end:
+            self._at_end.pop()()
 
 
 def port_of(spark: Any, owned: bool = False) -> SparkPort:
@@ -81,19 +94,24 @@ def port_of(spark: Any, owned: bool = False) -> SparkPort:
     return (ConnectPort if remote else SparkPort)(spark, owned)
 
 
-def attach(url: str, settings: Mapping[str, str] | None = None) -> SparkPort:
-    """Return a new session on a running Spark Connect server."""
+def _give_up_soon(client: Any) -> None:
+    """Have a client try a few times only: a server on this machine does not come back."""
+    policies = client.get_retry_policies()
+    client.set_retry_policies([type(policy)(max_retries=RETRIES) for policy in policies])
+
+
+def attach(url: str, settings: Mapping[str, str] | None = None, near: bool = False) -> ConnectPort:
+    """Return a new session on a running Spark Connect server; `near` if it is on this machine."""
     try:
-        from pyspark.sql.connect.client import DefaultChannelBuilder
-        from pyspark.sql.connect.session import SparkSession
+        channel_builder, session = import_connect()
     except ImportError as error:
         raise UsageError(
             "Spark Connect needs packages that are not installed",
             detail=f"{error}".splitlines()[0],
-            hint="Run: pip install 'hybridview[connect]'",
+            hint="Run: pip install 'pyspark[connect]'",
         ) from None
     try:
-        connection = DefaultChannelBuilder(url)
+        connection = channel_builder(url)
     except ValueError:  # its text would repeat the token
         raise UsageError(
             f"{REMOTE} is not the address of a Spark Connect server",
@@ -107,6 +125,6 @@ def attach(url: str, settings: Mapping[str, str] | None = None) -> SparkPort:
             f"no Spark Connect server answers at {connection.endpoint}",
             hint=f"Start it, or name another one in hybridview.toml: {REMOTE}",
         ) from None
-    port = ConnectPort(SparkSession(connection=connection), owned=True)
+    port = ConnectPort(session(connection=connection), owned=True, near=near)
     port.set({n: v for n, v in (settings or {}).items() if n.startswith("spark.sql.")})
     return port

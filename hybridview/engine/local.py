@@ -58,24 +58,32 @@ def start_local(settings: Mapping[str, str] | None = None) -> SparkPort:
         _mute_python_loggers()
         return attach(wanted[REMOTE], wanted)
     check_java()
-    from delta import configure_spark_with_delta_pip
     from pyspark.sql import SparkSession
 
     active = SparkSession.getActiveSession()
     if active is not None:
         _mute_python_loggers()
         return port_of(active)
-    builder: Any = SparkSession.builder.appName("hybridview").master("local[*]")
-    for name, value in {**SETTINGS, **wanted}.items():
-        builder = builder.config(name, value)
-    with _one_start_at_a_time(), _quiet():
+    with _quiet():
         if "SPARK_ENV_LOADED" in os.environ:  # under spark-submit the master is given
             spark = SparkSession.builder.getOrCreate()
         else:
-            spark = configure_spark_with_delta_pip(builder).getOrCreate()
+            spark = build_session(wanted)
         spark.sparkContext.setLogLevel("OFF")
     _mute_python_loggers()
     return SparkPort(spark, owned=True)
+
+
+def build_session(settings: Mapping[str, str]) -> Any:
+    """Return a new SparkSession with Delta Lake in this process."""
+    from delta import configure_spark_with_delta_pip
+    from pyspark.sql import SparkSession
+
+    builder: Any = SparkSession.builder.appName("hybridview").master("local[*]")
+    for name, value in {**SETTINGS, **settings}.items():
+        builder = builder.config(name, value)
+    with _one_start_at_a_time():
+        return configure_spark_with_delta_pip(builder).getOrCreate()
 
 
 def _mute_python_loggers() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,8 @@ class Context:
     spark_settings: Mapping[str, str] = field(default_factory=dict)
     parallel: int = PARALLEL
     """How many views a refresh works on at the same time."""
+    warm: Callable[[str], None] | None = None
+    """Use the store's engine if it is up; hears why it is not used. None: do without."""
     ledger: FolderCatalog = field(init=False)
     _port: Session | None = field(default=None, init=False)
     _workers: list[Session] = field(default_factory=list, init=False)
@@ -49,16 +51,26 @@ class Context:
         return self.ledger.read()
 
     def port(self) -> Session:
-        """Return the user's session, or start a local one."""
+        """Return the user's session, one on the store's engine, or a new local one."""
         if self._port is None:
-            if self.spark is not None:
-                self._port = port_of(self.spark)
-            else:
-                from hybridview.engine.local import start_local
-
-                self._port = start_local(self.spark_settings)
+            self._port = self._attached() or self._started()
             learn(self._port.settings())
         return self._port
+
+    def _attached(self) -> Session | None:
+        """Return the user's session, or one on the store's engine."""
+        if self.spark is not None:
+            return port_of(self.spark)
+        if self.warm is None:
+            return None
+        from hybridview.engine.warm.use import attach_if_up
+
+        return attach_if_up(self.root, self.spark_settings, self.warm)
+
+    def _started(self) -> Session:
+        from hybridview.engine.local import start_local
+
+        return start_local(self.spark_settings)
 
     def worker(self) -> Session:
         """Return a session of our own: our temporary views and settings stay out of the user's."""

@@ -12,6 +12,7 @@ from hybridview.engine.local import check_java
 from hybridview.errors import HybridviewError, run
 from hybridview.operations.context import VIEWS, Context
 from hybridview.operations.duration import spoken
+from hybridview.operations.engine import described, trouble
 from hybridview.operations.orphans import orphans, unknown
 from hybridview.operations.status import TableStatus, status
 from hybridview.watermark import stored_state
@@ -36,6 +37,9 @@ def doctor(context: Context) -> tuple[Finding, ...]:
     )
     findings.append(_writable(context))
     now = status(context)
+    if now.engine is not None:
+        what, hint = trouble(now.engine)
+        findings.append(Finding(not what, "engine", what or described(now.engine), hint))
     for table in now.tables:
         fine = not table.detail
         hint = run("table", "add", table.name, "PATH", "--replace") if not fine else ""

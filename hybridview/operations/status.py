@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from hybridview.catalog import Catalog, RefreshRecord, ViewRecord
 from hybridview.deltalog import FolderLog, LogGap
+from hybridview.engine.warm.use import EngineStatus, engine_status
 from hybridview.operations.context import Context
 from hybridview.operations.duration import seconds
 from hybridview.operations.retention import Need, needs, retention
@@ -61,6 +62,8 @@ class StoreStatus:
     epoch: int
     tables: tuple[TableStatus, ...]
     views: tuple[ViewStatus, ...]
+    engine: EngineStatus | None = None
+    """The warm engine, if it is up."""
 
     @property
     def stale(self) -> tuple[str, ...]:
@@ -80,7 +83,8 @@ def status(context: Context) -> StoreStatus:
         if view.state_of:
             continue
         views[view.name.lower()] = _view(context, catalog, view, views, needed[view.name])
-    return StoreStatus(str(context.root), catalog.epoch, tables, tuple(views.values()))
+    engine = engine_status(context.root, context.spark_settings)
+    return StoreStatus(str(context.root), catalog.epoch, tables, tuple(views.values()), engine)
 
 
 def _table(context: Context, catalog: Catalog, name: str, needed: Sequence[Need]) -> TableStatus:

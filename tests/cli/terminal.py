@@ -30,6 +30,8 @@ STORE = "shop"
 FEED = {"delta.enableChangeDataFeed": "true"}
 
 UNSTABLE = (
+    (r"process \d+", "process <number>"),
+    (r"\d{4}-\d\d-\d\d \d\d:\d\d UTC", "<time>"),
     (r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "<uuid>"),
     (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(\+00:00|Z)?", "<time>"),
     (r"\d+\.\d+\.\d+", "1.2.3"),

@@ -32,6 +32,7 @@ from tests.cli.terminal import (
     versions,
     write_table,
 )
+from tests.support.fake_engine import use_fakes
 
 Prepare = Callable[[pytest.MonkeyPatch, Any], None]
 """What happens before a command: gets a monkeypatch and the Spark session."""
@@ -186,6 +187,13 @@ SELECT sum(amount) AS total
 FROM ordrs
 """
 
+
+def engine_of_other_settings(patch: pytest.MonkeyPatch, _: Any) -> None:
+    use_fakes(patch, Path("state"))
+    assert invoke("up").exit_code == 0
+    configured('[spark]\n"spark.driver.memory" = "9g"')(patch, _)
+
+
 CASES: dict[str, tuple[Case, ...]] = {
     "HV101": (
         Case("create v 'SELECT id FROM orders WHERE'"),
@@ -334,6 +342,7 @@ CASES: dict[str, tuple[Case, ...]] = {
         Case("sql 'SELECT 1 AS a; SELECT 2 AS b'"),
         Case("sql 'FROM prices INSERT INTO prices SELECT *'"),
     ),
+    "HV404": (Case("up", engine_of_other_settings),),
 }
 
 

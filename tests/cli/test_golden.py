@@ -31,6 +31,7 @@ from tests.cli.terminal import (
     without_spark,
     write_table,
 )
+from tests.support.fake_engine import use_fakes
 
 VIEWS = {
     "revenue": """CREATE MATERIALIZED VIEW revenue
@@ -161,6 +162,13 @@ STORY: tuple[Step | Change | File, ...] = (
     Step("maintain", "maintain --keep '0 days'", spark=False),
     Step("maintain_nothing", "maintain", spark=False),
     Step("show_expired", "show revenue --epoch 1", 2, spark=False),
+    Step("down_when_down", "down", spark=False),
+    Step("up", "up", spark=False),
+    Step("up_again", "up", spark=False),
+    Step("up_json", "up --json", spark=False),
+    Step("status_up", "status", spark=False),
+    Step("down", "down", spark=False),
+    Step("down_json", "down --json", spark=False),
     Step("init_json", "init other --json", spark=False),
     Step("error_json", "show nosuch --json", 2, spark=False),
     Step("refresh_unknown_strategy", "refresh --strategy fast", 2, spark=False),
@@ -195,6 +203,8 @@ JSON = {
     "rename_json": ("renamed", {"old", "new", "readers"}),
     "table_rename_json": ("renamed", {"old", "new", "readers"}),
     "maintain_json": ("maintain", {"works", "dry_run", "ok"}),
+    "up_json": ("up", {"engine", "started"}),
+    "down_json": ("down", {"pid", "ended"}),
     "error_json": ("error", {"error"}),
 }
 
@@ -206,7 +216,13 @@ Story = dict[str, tuple[Result, str]]
 def story(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Story:
     """Play the whole story; return what each command printed."""
     told: Story = {}
-    with contextlib.chdir(tmp_path_factory.mktemp("golden")), steady_clock(), quiet_pyspark():
+    with (
+        contextlib.chdir(tmp_path_factory.mktemp("golden")),
+        steady_clock(),
+        quiet_pyspark(),
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        use_fakes(patch, Path("state"))
         write_tables()
         for step in STORY:
             match step:

@@ -85,7 +85,8 @@ class PlainStore:
         catalog = self.catalog
         epoch = catalog.epoch + 1
         for name in views:
-            mark = Watermark(catalog.store_id, "attempt", epoch, self.inputs(name), "")
+            program = catalog.views[name].program
+            mark = Watermark(catalog.store_id, "attempt", epoch, self.inputs(name), program)
             metadata = {"userMetadata": mark.to_json()}
             path = self.path(name)
             new = not FolderLog(path).exists()

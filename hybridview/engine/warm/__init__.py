@@ -1,0 +1,1 @@
+"""The warm engine: a local Spark Connect server that stays up between two commands."""
