@@ -174,7 +174,12 @@ class _Cutter:
             simple = simple.input
         if isinstance(simple, Scan) and self._is_stored(simple.table):
             return plan
-        return plan if self._has_one_row(plan) else self._part(plan)
+        if self._has_one_row(plan):
+            return plan
+        if isinstance(plan, Project) and isinstance(plan.input, Aggregate) and plan.input.keys:
+            # The groups themselves can be added up; what is computed from them is cheap.
+            return _over(plan, self._part(plan.input))
+        return self._part(plan)
 
     def _is_stored(self, table: str) -> bool:
         return table.lower() in self.stored or any(p.name == table for p in self.parts)
