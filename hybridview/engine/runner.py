@@ -141,7 +141,8 @@ class Runner:
         if isinstance(view.step, Apply):
             try:
                 rows = self._apply(view, view.step, (*sources, *parts), inputs)
-                return self._done(view, view.executed, view.reason, inputs, started, rows)
+                executed, reason = self._with_parts(view)
+                return self._done(view, executed, reason, inputs, started, rows)
             except _TooLarge as share:
                 reason = str(share)
             except spark_errors() as error:
@@ -154,6 +155,15 @@ class Runner:
         assert isinstance(view.step, Load)
         rows = self._load(view, view.step, sources, inputs)
         return self._done(view, view.executed, view.reason, inputs, started, rows)
+
+    def _with_parts(self, view: ViewPlan) -> tuple[Executed, str]:
+        """Return what was done to a view, told with what was done to its parts before it."""
+        for part in (*view.parts, *((view.state,) if view.state is not None else ())):
+            state = self.states.get(part.name.lower())
+            if state is not None and state.executed in (Executed.SNAPSHOT, Executed.HYBRID):
+                reason = f"{part.name} was computed anew: {state.reason}; {view.reason}"
+                return Executed.HYBRID, reason
+        return view.executed, view.reason
 
     def _settle(self, source: Pinned) -> Pinned:
         """Fill in the version of a view that this same plan refreshed."""
