@@ -84,6 +84,8 @@ class ViewRecord:
     """The tables that parts of it are kept in, with their columns."""
     over: tuple[str, ...] = ()
     """The sources that are views themselves."""
+    needed: int = 0
+    """For a part that keeps the first rows of its query: how many must be there; else 0."""
 
     @property
     def text(self) -> str:
@@ -399,6 +401,7 @@ def _view(payload: Mapping[str, Any]) -> ViewRecord:
         payload.get("canonical", ""),
         {name: _columns(columns) for name, columns in payload.get("parts", {}).items()},
         tuple(payload.get("over", ())),
+        payload.get("needed", 0),
     )
 
 

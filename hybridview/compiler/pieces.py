@@ -32,6 +32,7 @@ from hybridview.algebra.plan import (
 )
 from hybridview.algebra.rebuild import over
 from hybridview.algebra.walk import walk
+from hybridview.compiler.margin import Margin, first_rows, margin_of
 from hybridview.compiler.measures import Types
 from hybridview.compiler.program import inexact
 from hybridview.compiler.render import render, text
@@ -46,10 +47,18 @@ class Part:
     name: str
     plan: Plan
     columns: tuple[str, ...]
+    margin: Margin | None = None
+    """Which of its first rows are kept; None for all rows."""
+
+    @property
+    def needed(self) -> int:
+        """How many of its first rows its view needs; 0 if all."""
+        return self.margin.needed if self.margin is not None else 0
 
     def query(self) -> str:
         """Return the SQL text that computes it, over the tables by their own names."""
-        query = render(_named(self.plan, self.columns))
+        plan = _named(self.plan, self.columns)
+        query = render(first_rows(plan, self.margin) if self.margin is not None else plan)
         for table in query.find_all(exp.Table):
             table.this.set("this", table.name.removesuffix("@new"))
         return text(query)
@@ -85,7 +94,7 @@ def pieces(view: str, plan: Plan, stored: frozenset[str], types: Types, keyed: b
     region = _recomputed(plan, types, keyed)
     if region:
         below = children(region[-1])[0]
-        rebuilt: Plan = cutter.kept(cutter.cut(below))
+        rebuilt: Plan = cutter.kept(cutter.cut(below), region[-1])
         for node in reversed(region):
             rebuilt = _over(node, rebuilt)
         return Pieces(rebuilt, tuple(cutter.parts), True)
@@ -144,7 +153,7 @@ class _Cutter:
     def __init__(self, view: str, stored: frozenset[str], types: Types) -> None:
         self.view, self.stored, self.types = view, stored, types
         self.parts: list[Part] = []
-        self.known: dict[Fingerprint, Part] = {}
+        self.known: dict[tuple[Fingerprint, int], Part] = {}
         self.one_row: set[str] = set()
         """Parts that have one row."""
         self.readers = 0
@@ -167,14 +176,24 @@ class _Cutter:
                 return replace(rebuilt, right=self.kept(rebuilt.right))
         return rebuilt
 
-    def kept(self, plan: Plan) -> Plan:
-        """Return a plan that reads stored tables alone, and computes little."""
+    def kept(self, plan: Plan, reader: Plan | None = None) -> Plan:
+        """Return a plan that reads stored tables alone, and computes little.
+
+        A LIMIT that is its `reader` needs some of its rows only. Groups are kept all the same:
+        their sums can be added to, and there are fewer of them than rows.
+        """
         simple = plan
         while isinstance(simple, Filter | Project):
             simple = simple.input
         if isinstance(simple, Scan) and self._is_stored(simple.table):
             return plan
-        return plan if self._has_one_row(plan) else self._part(plan)
+        if self._has_one_row(plan):
+            return plan
+        if isinstance(plan, Project) and isinstance(plan.input, Aggregate) and plan.input.keys:
+            # The groups themselves can be added up; what is computed from them is cheap.
+            return _over(plan, self._part(plan.input))
+        first = reader if isinstance(reader, Top) and not isinstance(simple, Aggregate) else None
+        return self._part(plan, first=first)
 
     def _is_stored(self, table: str) -> bool:
         return table.lower() in self.stored or any(p.name == table for p in self.parts)
@@ -186,13 +205,16 @@ class _Cutter:
             return self._has_one_row(plan.left) and self._has_one_row(plan.right)
         return isinstance(plan, Scan) and plan.table in self.one_row
 
-    def _part(self, plan: Plan, one_row: bool = False) -> Plan:
+    def _part(self, plan: Plan, one_row: bool = False, first: Top | None = None) -> Plan:
         """Return a reader of a part; its columns keep the names they have in the plan."""
-        same_rows = fingerprint(plan)
+        columns = column_names(output(plan))
+        own_names = dict(zip(output(plan), columns, strict=True))
+        margin = margin_of(first, own_names) if first is not None else None
+        same_rows = (fingerprint(plan), margin.needed if margin is not None else 0)
         part = self.known.get(same_rows)
         if part is None:
             name = f"{self.view}{SUFFIX}{len(self.parts) + 1}"
-            part = Part(name, plan, column_names(output(plan)))
+            part = Part(name, plan, columns, margin)
             self.known[same_rows] = part
             self.parts.append(part)
             if one_row:

@@ -33,7 +33,7 @@ from hybridview.compiler.identity import equal
 from hybridview.compiler.kinds import Recorded
 from hybridview.compiler.layout import Layout, LayoutKind, Shape, measures, shape
 from hybridview.compiler.matching import cannot_match
-from hybridview.compiler.measures import Kind, Part, Types, is_inexact
+from hybridview.compiler.measures import Kind, Part, Types, decompose, is_inexact
 from hybridview.compiler.narrow import found_in, narrow
 from hybridview.compiler.openness import Open, openness
 from hybridview.compiler.render import render
@@ -163,7 +163,7 @@ def _cannot_add(view: Compilable, top: Shape, batch: Batch) -> str | None:
     """Return why stored partial aggregates cannot simply be added to; None if they can."""
     assert top.aggregate is not None
     if not view.layout.parts:
-        return "its aggregates cannot be added up from the view's own columns"
+        return _no_partials(view, top)
     grows = only_grows(top.aggregate.input, batch)
     if view.recorded is not None and not grows:
         found = openness(top.aggregate, view.recorded)
@@ -179,6 +179,17 @@ def _cannot_add(view: Compilable, top: Shape, batch: Batch) -> str | None:
             )
             return f"{stored.column} {what}, and rows may have gone"
     return None
+
+
+def _no_partials(view: Compilable, top: Shape) -> str:
+    """Return why a view's table has no partial aggregates that could be added to."""
+    assert top.aggregate is not None
+    if top.having is not None:
+        return "groups that HAVING leaves out are not stored"
+    for measure in top.aggregate.measures:
+        if decompose(measure.expr, view.types) is None:
+            return f"{measure.name} cannot be added up"
+    return "its SELECT has no place for the hidden columns that adding up needs"
 
 
 def _add(view: Compilable, top: Shape, batch: Batch) -> DeltaProgram:

@@ -44,7 +44,7 @@ def from_values(names: tuple[str, ...], rows: tuple[tuple[Expr, ...], ...], alia
 
 
 def named(expr: Expr, name: str) -> Expr:
-    return exp.alias_(expr.copy(), name, quoted=True)
+    return exp.Alias(this=expr.copy(), alias=exp.to_identifier(name, quoted=True))
 
 
 def number(value: int) -> Expr:

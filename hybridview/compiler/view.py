@@ -12,6 +12,7 @@ from hybridview.compiler.batch import Batch
 from hybridview.compiler.difference import difference
 from hybridview.compiler.kinds import Recorded, kinds
 from hybridview.compiler.layout import EPOCH, ROW, Layout, LayoutKind, lay_out, shape
+from hybridview.compiler.margin import Margin, maintain, read_margin
 from hybridview.compiler.matching import with_types
 from hybridview.compiler.measures import Types, argument_of
 from hybridview.compiler.normalise import normalise
@@ -58,12 +59,16 @@ class CompiledView:
     """The parts of it that are kept in tables of their own."""
     whole: bool = False
     """Whether it is computed as a whole from its parts."""
+    margin: Margin | None = None
+    """Which first rows of its plan are kept; None for all."""
 
 
 def delta_program(view: CompiledView, batch: Batch, epoch: str = "0") -> DeltaProgram:
     """Return the program that brings a view from before `batch` to after it."""
     if view.state is not None:
         return read_state(view.compilable.view, view.compilable.layout, view.state)
+    if view.margin is not None:
+        return maintain(view.compilable, view.margin, batch, epoch)
     if view.whole:
         return difference(view.compilable, epoch)
     return compile_program(view.compilable, batch, epoch)
@@ -87,11 +92,15 @@ def compile_view(
     with_state: bool = False,
     recorded: Recorded | None = None,
     stored: frozenset[str] | None = None,
+    needed: int = 0,
 ) -> CompiledView:
     """Lay out a view and prepare its load; all its columns are plain if no types are recorded.
 
     `stored` are the sources that are views, in lower case; None if it must not be cut into parts.
+    `needed` is the number of rows that must be there of a part that keeps its first rows.
     """
+    if needed:
+        return _compile_margin(name, query, plan, types, recorded, needed)
     found = needs_state(parsed, relation, plan, types) if with_state else None
     if found is not None:
         bare = Layout(LayoutKind.KEYED, tuple(named for named, _ in found.view))
@@ -117,6 +126,20 @@ def compile_view(
     compilable = Compilable(name, cut.plan, layout, types, recorded, lost_argument(query))
     load = load_query(query, layout)
     return CompiledView(compilable, load, parts=cut.parts, whole=cut.whole)
+
+
+def _compile_margin(
+    name: str, query: str, plan: Plan, types: Types, recorded: Recorded | None, needed: int
+) -> CompiledView:
+    """Compile a part that keeps the first rows of its input; its plan is that of all of them."""
+    found = read_margin(plan, needed)
+    assert found is not None, "the text of a margin is our own"
+    rows, margin = found
+    layout = lay_out(rows, types, None, False)
+    if recorded is not None:
+        layout = with_types(layout, rows, recorded)
+    compilable = Compilable(name, rows, layout, types, recorded)
+    return CompiledView(compilable, load_query(query, layout), margin=margin)
 
 
 def _with_parts(recorded: Recorded | None, parts: tuple[Part, ...]) -> Recorded | None:

@@ -10,8 +10,9 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 
 from hybridview.catalog import ViewState
 from hybridview.engine.changes import Changes
@@ -158,7 +159,8 @@ class Runner:
             try:
                 rows = writer.apply(settled, view.step)
                 self.written |= writer.written
-                return self._done(settled, view.executed, view.reason, started, rows)
+                executed, reason = self._with_parts(view)
+                return self._done(settled, executed, reason, started, rows)
             except TooLarge as share:
                 reason = str(share)
             except spark_errors() as error:
@@ -176,8 +178,8 @@ class Runner:
 
     def _writer(self) -> Writer:
         """Return a writer that nobody uses."""
-        if not self.idle.empty():
-            return self.idle.get()
+        with suppress(Empty):
+            return self.idle.get_nowait()
         with self.telling:
             session = self.session()
             made = Writer(
@@ -196,6 +198,15 @@ class Runner:
             {s.table_id: s.version for s in sources if s.version is not None},
             {feed.name: self._end(feed.name, feed.end) for feed in view.feeds},
         )
+
+    def _with_parts(self, view: ViewPlan) -> tuple[Executed, str]:
+        """Return what was done to a view, told with what was done to its parts before it."""
+        for part in (*view.parts, *((view.state,) if view.state is not None else ())):
+            state = self.states.get(part.name.lower())
+            if state is not None and state.executed in (Executed.SNAPSHOT, Executed.HYBRID):
+                reason = f"{part.name} was computed anew: {state.reason}; {view.reason}"
+                return Executed.HYBRID, reason
+        return view.executed, view.reason
 
     def _settle(self, source: Pinned) -> Pinned:
         state = self.states.get(source.name.lower())

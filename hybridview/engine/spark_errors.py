@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from hybridview.compiler.exact import TOO_LARGE
+from hybridview.compiler.margin import USED_UP
 from hybridview.compiler.statements import CORRUPT
 from hybridview.errors import (
     CorruptionError,
@@ -36,6 +37,8 @@ def why_recompute(error: BaseException) -> str:
     text = str(error)
     if any(sign in text for sign in OVERFLOW):
         return "a sum in the change does not fit its type"
+    if USED_UP in text:
+        return "more of the first rows went than were kept to spare"
     if any(sign in text for sign in GONE):
         return f"files of the change are gone ({first_line(error)})"
     return ""
@@ -85,6 +88,12 @@ def as_refresh_error(view: str, error: BaseException) -> HybridviewError:
             f'view "{view}" does not hold the rows this change takes away',
             detail="Its table was changed in a way its record does not know.",
             hint=run("refresh", view, "--strategy", "snapshot"),
+        )
+    if USED_UP in text:
+        return RefreshFailedError(
+            f'"{view}" has lost more of its first rows than were kept to spare',
+            detail="Which rows come next is not in the change: the tables must be read in full.",
+            hint=run("refresh", "--strategy", "hybrid"),
         )
     if TOO_LARGE in text:
         return RefreshFailedError(

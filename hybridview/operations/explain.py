@@ -12,6 +12,7 @@ from hybridview.compiler.program import DeltaProgram, NotIncremental
 from hybridview.compiler.render import text
 from hybridview.compiler.view import delta_program, load_query
 from hybridview.operations.context import Context, view_named
+from hybridview.operations.folded import SPACE, folded
 from hybridview.plan.compiled import Compiled, compile_record, known_types
 
 
@@ -39,10 +40,11 @@ class Explanation:
 
     def _lines(self, kind: str) -> list[str]:
         lines = [f"{kind} {self.view}: {'incremental' if self.incremental else 'snapshot'}"]
-        lines += [f"  {reason}" for reason in self.reasons]
-        lines += [f"  {part.view}: {reason}" for part in self.parts for reason in part.reasons]
-        lines += [f"  cheaper: {sentence}" for sentence in self.advice]
-        lines += ["", "stored as", f"  {self.layout}"]
+        said = [*self.reasons]
+        said += [f"{part.view}: {reason}" for part in self.parts for reason in part.reasons]
+        said += [f"cheaper: {sentence}" for sentence in self.advice]
+        lines += [line for sentence in said for line in folded(f"  {sentence}", at=SPACE)]
+        lines += ["", "stored as", *folded(f"  {self.layout}", at=SPACE)]
         if self.plan:
             lines += ["", "logical plan", _indent(self.plan)]
         if self.program is not None:
@@ -54,8 +56,9 @@ class Explanation:
             ]
             if self.program.without_deletes:
                 lines += ["  if no row goes away", _indent(self.program.without_deletes, 4)]
-        lines += ["", "rows" if kind == "part" else "snapshot", _indent(self.load)]
-        return lines
+        # The author's text stays as it is: a comment must not be broken.
+        own = [f"  {line}" for line in self.load.splitlines()]
+        return [*lines, "", "rows" if kind == "part" else "snapshot", *own]
 
     def as_dict(self) -> dict[str, object]:
         return {
@@ -112,6 +115,8 @@ def _explain(view: ViewRecord) -> Explanation:
             program = program or grown
     except NotIncremental as reason:
         reasons.append(f"snapshot also when rows only come: {reason}")
+    if view.parts and not compiled.view.whole:
+        reasons.append(f"piecewise: {_listed(tuple(view.parts))} kept beside it, and maintained")
     found = advice(compiled.compilable.plan, known_types(view), compiled.view.parts)
     return Explanation(
         view.name,
@@ -139,5 +144,10 @@ def _describe_layout(compiled: Compiled) -> str:
     return "; ".join(parts)
 
 
+def _listed(names: tuple[str, ...]) -> str:
+    last = names[-1]
+    return f"{', '.join(names[:-1])} and {last} are" if names[:-1] else f"{last} is"
+
+
 def _indent(block: str, by: int = 2) -> str:
-    return "\n".join(" " * by + line for line in block.splitlines())
+    return "\n".join(part for line in block.splitlines() for part in folded(" " * by + line))

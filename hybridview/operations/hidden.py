@@ -59,7 +59,10 @@ def _with_parts(
     kept: dict[str, TableSchema] = {}
     for part in parts:
         made = _record(analyst, view, part.name, part.query(), known)
-        family = with_hidden(analyst, made, known)
+        if part.needed:
+            family: tuple[ViewRecord, ...] = (replace(made, needed=part.needed),)
+        else:
+            family = with_hidden(analyst, made, known)
         if compile_record(family[-1]).compilable is None:
             raise _CannotKeep
         found += family

@@ -128,4 +128,5 @@ def compile_cut(
         with_state=bool(view.state),
         recorded=recorded,
         stored=frozenset(name.lower() for name in view.over) if cut else None,
+        needed=view.needed,
     )

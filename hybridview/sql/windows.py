@@ -54,10 +54,9 @@ def spelled_groups(aggregate: Aggregate, columns: Mapping[str, str]) -> dict[str
     """Return keys and measures in the author's words, as far as their columns have any."""
     found: dict[str, str] = {}
     for named in (*aggregate.keys, *aggregate.measures):
-        if set(columns_of(named.expr)) <= set(columns):
-            words: dict[str, Expr] = {
-                n: exp.maybe_parse(columns[n], dialect="spark") for n in columns
-            }
+        read = columns_of(named.expr)
+        if set(read) <= set(columns):
+            words: dict[str, Expr] = {n: exp.maybe_parse(columns[n], dialect="spark") for n in read}
             found[named.name] = substitute(named.expr, words).sql(dialect="spark")
     return found
 

@@ -22,6 +22,7 @@ from hybridview.algebra.plan import Project, Scan
 from hybridview.algebra.walk import tables
 from hybridview.compiler.batch import Batch
 from hybridview.compiler.kinds import Recorded
+from hybridview.compiler.margin import USED_UP
 from hybridview.compiler.program import DeltaProgram, Method, NotIncremental
 from hybridview.compiler.render import render, text
 from hybridview.compiler.state import SUFFIX
@@ -43,10 +44,12 @@ from tests.support.cases import Refresh, Row, Script, comparable
 
 SPARK_TYPES = {"HUGEINT": "bigint", "INTEGER": "int", "VARCHAR": "string"}
 
-SETUP = """
+ALARM = -999999
+
+SETUP = f"""
 -- DuckDB computes INSERT values for matched rows too, so the alarm is a mark, not an error:
 -- a mark that reaches a stored row shows up as a difference.
-CREATE OR REPLACE MACRO raise_error(message) AS -999999;
+CREATE OR REPLACE MACRO raise_error(message) AS {ALARM};
 CREATE OR REPLACE MACRO monotonically_increasing_id() AS (row_number() OVER ());
 CREATE OR REPLACE MACRO pmod(a, b) AS (((a % b) + b) % b);
 -- Spark interpolates percentiles of all numbers, takes the smallest of several modes, may find a
@@ -173,7 +176,7 @@ class Duck:
         self.rows[table] += added
         self._insert(table, added)
 
-    def create(self, name: str, sql: str) -> CompiledView:
+    def create(self, name: str, sql: str, needed: int = 0) -> CompiledView:
         """Compile a view, load it from its text, and let later views read it."""
         shown = self._fetch(f"DESCRIBE {to_duck(sql)}")
         definition = parse_definition(
@@ -204,16 +207,18 @@ class Duck:
                 with_state,
                 recorded,
                 stored,
+                needed,
             )
 
         view = compiled()
-        state = needs_state(parsed, relation, plan, types) if self.cut else None
+        cut = self.cut and not needed
+        state = needs_state(parsed, relation, plan, types) if cut else None
         if state is not None and not (view.whole and not view.parts):
             self.create(f"{name}{SUFFIX}", with_list(definition.query, state.columns))
             view = compiled(with_state=True)
         elif view.parts:
             for part in view.parts:
-                self.create(part.name, part.query())
+                self.create(part.name, part.query(), part.needed)
             view = compiled()
         sql = definition.query
         self._load(view)
@@ -251,6 +256,10 @@ class Duck:
         self.prepared[name, batch] = ready
         self.connection.execute(f"SET VARIABLE epoch = {epoch}")
         self.connection.execute(ready.change)
+        if view.margin is not None:
+            alarm = f"SELECT count(*) FROM {_quote(name, '@change')} WHERE {WEIGHT} = {ALARM}"
+            if self._fetch(alarm)[0][0]:
+                raise NotIncremental(USED_UP)
         statement = ready.apply
         if ready.without_deletes:
             lost = f"SELECT count(*) FROM {_quote(name, '@change')} WHERE {WEIGHT} < 0"
