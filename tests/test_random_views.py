@@ -19,6 +19,7 @@ from hybridview.algebra.plan import Aggregate
 from hybridview.algebra.walk import walk
 from hybridview.compiler.batch import Batch, only_grows
 from hybridview.compiler.layout import shape
+from hybridview.compiler.margin import USED_UP
 from hybridview.compiler.program import Compilable, DeltaProgram, NotIncremental
 from tests.support.case_text import format_script
 from tests.support.cases import Change, Expect, Refresh, Script, SignedRow
@@ -193,6 +194,8 @@ def kind_of(outcome: Outcome) -> str:
 
 def justified(view: Compilable, batch: Batch, reason: str) -> bool:
     """Say whether a refusal's reason is true of the view, read off its plan."""
+    if reason == USED_UP:
+        return "@part" in view.view
     top = shape(view.plan)
     inner = [n for n in walk(view.plan) if isinstance(n, Aggregate) and n is not top.aggregate]
     if "below another operator has no key" in reason:

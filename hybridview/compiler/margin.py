@@ -3,7 +3,7 @@
 `SELECT * FROM big ORDER BY x LIMIT 10` needs few rows of `big`. So not all of them are kept as a
 part, but a *margin* P of the input I: its first rows in the order of the LIMIT, more than the view
 needs. The order leaves nothing open, up to rows that ORDER BY takes for equal: these are *peers*.
-With n = limit + offset, two things hold of every version of P:
+With n = limit + offset, but not less than LEAST, two things hold of every version of P:
 
     (1)  P is a prefix: a row of I that sorts before a row of P, or is a peer of one, is in P,
          as often as in I.
@@ -42,13 +42,16 @@ from hybridview.compiler.render import render
 from hybridview.compiler.statements import literal, quote
 from hybridview.schema import HIDDEN, WEIGHT
 
+LEAST = 50
+"""A smaller input is kept as a whole: it costs nothing, and is never used up."""
+
 USED_UP = "hybridview: the margin is used up"
 RANK = f"{HIDDEN}rank"
 
 
 @dataclass(frozen=True, slots=True)
 class Margin:
-    """How many rows a view needs, how many are kept after a load, and in which order."""
+    """The first rows of an input in an order: how many must be there, how many after a load."""
 
     needed: int
     size: int
@@ -69,9 +72,9 @@ def margin_of(top: Top, columns: dict[str, str]) -> Margin | None:
     """Return the margin to keep for a LIMIT; `columns` are the part's, by the plan's names."""
     if top.limit is None or any(not isinstance(key.this, exp.Column) for key in top.order):
         return None
-    needed = top.limit + top.offset
-    if not needed:
+    if not top.limit + top.offset:
         return None
+    needed = max(top.limit + top.offset, LEAST)
     names: dict[str, Expr] = {name: column(own) for name, own in columns.items()}
     return Margin(needed, size_of(needed), tuple(substitute(k, names) for k in top.order))
 

@@ -153,7 +153,7 @@ class _Cutter:
     def __init__(self, view: str, stored: frozenset[str], types: Types) -> None:
         self.view, self.stored, self.types = view, stored, types
         self.parts: list[Part] = []
-        self.known: dict[tuple[Fingerprint, int], Part] = {}
+        self.known: dict[tuple[Fingerprint, Margin | None], Part] = {}
         self.one_row: set[str] = set()
         """Parts that have one row."""
         self.readers = 0
@@ -210,7 +210,7 @@ class _Cutter:
         columns = column_names(output(plan))
         own_names = dict(zip(output(plan), columns, strict=True))
         margin = margin_of(first, own_names) if first is not None else None
-        same_rows = (fingerprint(plan), margin.needed if margin is not None else 0)
+        same_rows = (fingerprint(plan), margin)
         part = self.known.get(same_rows)
         if part is None:
             name = f"{self.view}{SUFFIX}{len(self.parts) + 1}"

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
+from hybridview.compiler.margin import LEAST, size_of
 from hybridview.deltalog import FolderLog
 from hybridview.schema import Executed
 from tests.spark.warehouse import Warehouse
 
 pytestmark = pytest.mark.spark
 
-ROWS, NEEDED = 3000, 5
-KEPT = 4 * NEEDED + 100
+ROWS, KEPT = 9000, size_of(LEAST)
 VIEWS = {
     "newest": "SELECT id, x FROM events ORDER BY at DESC NULLS LAST, id LIMIT 3 OFFSET 2",
     "known": "SELECT count(*) AS n, max(id) AS id FROM newest",
@@ -29,7 +29,7 @@ def kept_rows(house: Warehouse) -> int:
 
 def test_few_rows_of_a_large_table_are_kept(tmp_path: Path, spark: Any) -> None:
     house = Warehouse(tmp_path / "store", spark)
-    rows = f"SELECT id, id, CAST(id % 7 AS DOUBLE) FROM range({ROWS})"
+    rows = f"SELECT id, id - 6000, CAST(id % 7 AS DOUBLE) FROM range({ROWS})"
     house.table("events", "id BIGINT, at BIGINT, x DOUBLE", rows)
     house.views(VIEWS)
     assert set(house.executed().values()) == {"initial"}
