@@ -130,14 +130,6 @@ def test_conditions_on_a_row_are_pushed_below() -> None:
         ("SELECT k FROM n LATERAL VIEW stack(k, 1, 2) e", "stack of a computed number"),
         ("SELECT k FROM n LATERAL VIEW json_tuple(k, 'a') e AS y", "function json_tuple"),
         ("SELECT n.k FROM n LEFT JOIN LATERAL explode(xs) AS e(y) ON y.x > 1", "this join"),
-        (
-            "SELECT k FROM r WHERE EXISTS (SELECT 1 FROM s LATERAL VIEW explode(array(r.a)) e)",
-            "generator over a column",
-        ),
-        (
-            "SELECT k FROM r WHERE EXISTS (SELECT explode(array(b)) FROM s WHERE s.k = r.k)",
-            "correlated subquery",
-        ),
     ],
 )
 def test_no_rule(query: str, operator: str) -> None:

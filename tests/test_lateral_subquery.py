@@ -40,39 +40,24 @@ def test_one_that_aggregates_has_one_row_always() -> None:
     ("query", "operator"),
     [
         (
-            "SELECT r.k FROM r, LATERAL (SELECT DISTINCT b FROM s WHERE s.k = r.k) AS l",
-            "correlated subquery",
-        ),
-        (
             "SELECT r.k FROM r, LATERAL (SELECT b FROM s WHERE s.k = r.k LIMIT 1) AS l",
-            None,
+            "LIMIT in an order that leaves ties open",
         ),
         (
-            "SELECT r.k FROM r, LATERAL (SELECT b FROM s WHERE s.k = r.k GROUP BY b) AS l",
-            "correlated subquery",
-        ),
-        (
-            "SELECT r.k FROM r LEFT JOIN LATERAL (SELECT 1 AS one FROM s WHERE s.k = r.k) AS l",
-            "LEFT JOIN LATERAL with computed columns",
-        ),
-        (
-            "SELECT r.k FROM r LEFT JOIN LATERAL (SELECT b FROM s WHERE s.k = r.k) l ON l.b > 1",
+            "SELECT r.k FROM r RIGHT JOIN LATERAL (SELECT b FROM s) AS l",
             "this join with LATERAL",
         ),
         (
-            "SELECT r.k FROM r, LATERAL (SELECT s.b FROM s JOIN u ON u.k = r.a) AS l",
-            "correlated subquery",
+            "SELECT r.k FROM r, LATERAL (SELECT s.b FROM s FULL JOIN u ON s.k = u.k AND u.k = r.a)",
+            "FULL JOIN in a correlated subquery",
         ),
-        # An aggregate without GROUP BY always has a row.
-        ("SELECT k FROM r WHERE EXISTS (SELECT max(b) FROM s WHERE s.k = r.k)", "aggregate in"),
-        ("SELECT k FROM r WHERE a NOT IN (SELECT max(b) FROM s WHERE s.k = r.k)", "aggregate in"),
-        ("SELECT k FROM r WHERE a IN (SELECT count(*) FROM s WHERE s.k = r.k)", "aggregate in"),
-        ("SELECT k, a IN (SELECT max(b) FROM s WHERE s.k = r.k) AS i FROM r", "aggregate in"),
-        # Equal rows are one row here, and more than one would be an error.
-        ("SELECT (SELECT DISTINCT b FROM s WHERE s.k = r.k) AS d FROM r", "correlated subquery"),
+        (
+            "SELECT r.k FROM r, LATERAL (SELECT x FROM VALUES (r.a), (r.k) AS v(x)) AS l",
+            "VALUES of columns from outside a subquery",
+        ),
     ],
 )
-def test_no_rule(query: str, operator: str | None) -> None:
+def test_no_rule(query: str, operator: str) -> None:
     with pytest.raises(NoRule) as caught:
         relation(query)
-    assert caught.value.operator.startswith(operator or "")
+    assert caught.value.operator.startswith(operator)

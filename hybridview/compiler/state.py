@@ -2,8 +2,9 @@
 
 `SELECT min(x), count(*) FROM t` has one row and no key: when the smallest x is deleted, neither
 the row nor the change says which x comes next. So the different values of x are kept, with their
-counts, in a table of their own. That table is an ordinary grouped view, maintained as such; the
-view's row is then computed from it, and no base table is read.
+counts, in a table of their own; so are those of a floating point number that is added up. That
+table is an ordinary grouped view, maintained as such; the view's row is then computed from it, and
+no base table is read.
 """
 
 from __future__ import annotations
@@ -89,10 +90,22 @@ class _Builder:
         count = f"coalesce(sum({self._sum('count', own)}), 0)"
         if isinstance(call, exp.Count):
             return count
-        return self._total(call, own, self.types.get(text, ""), count)
+        kind = self.types.get(text, "")
+        if exact.is_float(kind):
+            return self._float_total(call, own, text, count)
+        return self._total(call, own, kind, count)
+
+    def _float_total(self, call: Expr, own: str, text: str, count: str) -> str:
+        """Add up floating point numbers from their different values.
+
+        A sum of them cannot be taken back from: what was rounded off is lost. So it is never
+        stored, only the values are, and no error can build up.
+        """
+        total = f"sum(CAST({self._key(own, text)} AS DOUBLE) * {ROWS})"
+        return total if isinstance(call, exp.Sum) else f"{total} / nullif({count}, 0)"
 
     def _total(self, call: Expr, own: str, kind: str, count: str) -> str | None:
-        if exact.is_float(kind) or exact.sum_type(kind) is None:
+        if exact.sum_type(kind) is None:
             return None
         wide = isinstance(call, exp.Avg) and exact.is_integer(kind)
         argument = f"CAST({own} AS DECIMAL(20,0))" if wide else own

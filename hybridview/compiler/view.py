@@ -117,9 +117,15 @@ def compile_view(
     if stored is not None:
         top = shape(plan).aggregate
         grouped = layout.kind is LayoutKind.KEYED and top is not None and bool(top.keys)
-        cut = pieces(name, plan, stored, types, grouped or bool(layout.parts))
+        # Without a state table to compute them from, such values are computed from the rows.
+        lossy = any(s.part.needs_growth for s in layout.parts)
+        added = bool(layout.parts) and not (
+            lossy and needs_state(parsed, relation, plan, types) is None
+        )
+        cut = pieces(name, plan, stored, types, grouped or added)
         if cut.parts:
-            layout = lay_out(cut.plan, types, spelling, distinct)
+            # What is computed as a whole has nothing to add to, and so nothing to hide.
+            layout = lay_out(cut.plan, types, None if cut.whole else spelling, distinct)
     recorded = _with_parts(recorded, cut.parts)
     if recorded is not None:
         layout = with_types(layout, cut.plan, recorded)

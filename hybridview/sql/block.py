@@ -23,7 +23,7 @@ from hybridview.sql.grouping import (
     without_grouping_calls,
 )
 from hybridview.sql.items import Item, aggregate_calls, label
-from hybridview.sql.scope import NoRule, Output, Scope, Unresolved
+from hybridview.sql.scope import PLAN, NoRule, Output, Scope, Unresolved
 from hybridview.sql.windows import refuse_windows_of_keys, spelled_groups, windows
 
 
@@ -170,6 +170,8 @@ def _spelling(block: Block, keys: list[Expr]) -> Spelling:
     for node in written:
         if isinstance(node, exp.Star | exp.Literal):
             continue
+        if any(part.table == PLAN for part in node.find_all(exp.Column)):
+            continue  # the value of a subquery, which stands there no more
         try:
             resolved = block.expression(node)
         except Unresolved:
@@ -258,7 +260,8 @@ def _with_aliases(expr: Expr, block: Block, aliases: Mapping[str, Expr]) -> Expr
     def hide(node: Expr) -> Expr:
         if isinstance(node, exp.Column) and node.parts[0].name.lower() in aliases:
             try:
-                block.scope.meaning(node)
+                if isinstance(block.scope.meaning(node), exp.Placeholder):
+                    raise NoRule("alias with the name of a column outside", node)
             except Unresolved:
                 if node.table:
                     raise NoRule("field of an alias of the same SELECT", node) from None
@@ -297,15 +300,18 @@ def _key(node: Expr, block: Block, items: list[Item]) -> Expr:
         if not 1 <= position <= len(items):
             raise NoRule("GROUP BY position", node)
         return items[position - 1].expr
+    bare = isinstance(node, exp.Column) and not node.table
+    named = [i.expr for i in items if bare and i.certain and i.name.lower() == node.name.lower()]
     try:
-        return block.expression(node)
+        found = block.expression(node)
     except Unresolved:
         # A name that no source has may be an alias of the select list.
-        if isinstance(node, exp.Column) and not node.table:
-            for item in items:
-                if item.certain and item.name.lower() == node.name.lower():
-                    return item.expr
+        if named:
+            return named[0]
         raise
+    if named and isinstance(found, exp.Placeholder) and found != named[0]:
+        raise NoRule("alias with the name of a column outside", node)
+    return found
 
 
 def _word(node: Expr, key: Expr, block: Block, items: list[Item]) -> str | None:

@@ -23,7 +23,13 @@ Listed = Callable[[exp.Select], Relation]
 
 def has_limit(node: Expr) -> bool:
     """Say whether a query keeps some of its rows only."""
-    return bool(node.args.get("limit") or node.args.get("offset"))
+    return bool(node.args.get("limit") and not _is_all(node)) or bool(node.args.get("offset"))
+
+
+def _is_all(node: Expr) -> bool:
+    """Say whether it is LIMIT ALL, which keeps every row."""
+    limit = node.args.get("limit")
+    return limit is not None and limit.expression == exp.Var(this="ALL")
 
 
 def without_limit(node: Expr) -> Expr:
@@ -97,7 +103,7 @@ def _keys(node: Expr) -> list[exp.Ordered]:
 def _number(node: Expr, clause: str) -> int | None:
     """Return the number of a LIMIT or OFFSET; only literals have a plan."""
     found = node.args.get(clause)
-    if found is None:
+    if found is None or (clause == "limit" and _is_all(node)):
         return None
     value = found.expression
     if not isinstance(value, exp.Literal) or not value.is_int:

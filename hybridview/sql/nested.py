@@ -4,29 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from sqlglot import exp
 
 from hybridview.algebra.expressions import (
     Expr,
-    Named,
     column,
-    columns_of,
-    conjuncts,
     qualified,
     substitute,
 )
-from hybridview.algebra.plan import Filter, Plan, Project, output
+from hybridview.algebra.plan import Filter, Plan, output
 from hybridview.sql.aggregates import is_aggregate, with_plain_calls
 from hybridview.sql.block import Block, Spelling, is_grouped, select_list
-from hybridview.sql.generators import is_generator
-from hybridview.sql.relation import Ctes, Relation, refuse
+from hybridview.sql.inner import Around, Subqueries
+from hybridview.sql.relation import Ctes, refuse
 from hybridview.sql.scope import PLAN, NoRule, Output, Scope, Source, Unresolved
 from hybridview.sql.subquery import (
     Inner,
     beside,
-    inside,
     is_subquery,
     keep,
     marked,
@@ -35,32 +30,16 @@ from hybridview.sql.subquery import (
 )
 from hybridview.sql.ties import mark_places
 
-CLAUSES = {
-    *("from_", "joins", "laterals", "where", "group", "having", "distinct", "order", "with_"),
-    *("expressions", "kind", "hint", "operation_modifiers", "qualify"),
-}
-"""The clauses of a SELECT that are handled."""
-
-
-class Around(Protocol):
-    """What resolves the parts of a query that are no subqueries."""
-
-    def query(self, node: Expr, ctes: Ctes) -> Relation: ...
-
-    def ctes_of(self, node: Expr, ctes: Ctes) -> Ctes: ...
-
-    def from_clause(self, node: exp.Select, ctes: Ctes) -> tuple[Plan, Scope]: ...
-
-    def expression(self, expr: Expr, scope: Scope) -> Expr: ...
-
-    def unique(self, label: str) -> str: ...
-
 
 @dataclass(frozen=True, slots=True)
 class Nested:
     """Resolves the conditions and the list of a SELECT, subqueries in them included."""
 
     around: Around
+
+    @property
+    def subqueries(self) -> Subqueries:
+        return Subqueries(self.around, self.where)
 
     def select_list(
         self, node: exp.Select, plan: Plan, scope: Scope, ctes: Ctes
@@ -80,7 +59,7 @@ class Nested:
         clauses = (bare.args.get("having"), bare.args.get("qualify"))
         parts = [*bare.expressions, *(clause for clause in clauses if clause)]
         for part in parts:
-            for found in _topmost_subqueries(part):
+            for found in subqueries_in(part):
                 name = self.around.unique("subquery")
                 negated = _is_negated(found, part)
                 if grouped and not _in_aggregate(found, part):
@@ -103,13 +82,15 @@ class Nested:
         negated = isinstance(bare, exp.Not)
         asked = bare.this.unnest() if negated else bare
         if isinstance(asked, exp.Exists | exp.In) and is_subquery(asked):
-            inner = self._inner(asked, scope, ctes, plan)
+            inner = self.subqueries.rows(asked, scope, ctes, plan)
             sought = self._sought(asked, scope) if isinstance(asked, exp.In) else None
             if inner.aggregated:
-                return self._equal(plan, inner, None if negated else sought, asked)
+                if sought is not None and not negated and _null_over_nothing(inner):
+                    return self._equal(plan, inner, sought)
+                inner = self.subqueries.for_all_values(asked, scope, ctes, plan)
             return keep(plan, inner, sought, negated)
         rewritten = condition.copy()
-        for found in _topmost_subqueries(rewritten):
+        for found in subqueries_in(rewritten):
             name = self.around.unique("subquery")
             plan = self._attach(plan, found, name, scope, ctes, _is_negated(found, rewritten))
             if found is rewritten:
@@ -118,24 +99,49 @@ class Nested:
                 found.replace(_stand_in(name))
         return Filter(plan, self.around.expression(rewritten, scope))
 
-    def _equal(self, plan: Plan, inner: Inner, sought: Expr | None, node: Expr) -> Plan:
+    def _equal(self, plan: Plan, inner: Inner, sought: Expr) -> Plan:
         """Keep the rows whose value is that of an aggregate: IN, of one row always.
 
-        Only one that is NULL over nothing: for Spark a count of nothing was no row for long.
+        Only of one that is NULL over nothing, as it is where the join finds no group.
         """
-        item = inner.items[0]
-        if sought is None or len(inner.items) > 1 or over_nothing(item) != exp.Null():
-            raise NoRule("aggregate in EXISTS, NOT IN or IN", node)
         name = self.around.unique("subquery")
-        plan = with_value(plan, inner, name, self._column)
+        plan = with_value(plan, inner, name, self.subqueries.column)
         return Filter(plan, exp.EQ(this=exp.Paren(this=sought), expression=column(name)))
 
+    def fits(self, node: Expr, scope: Scope, plan: Plan, ctes: Ctes) -> bool:
+        """Say whether a subquery, and what is sought in it, takes columns of this scope alone."""
+        try:
+            self._attach(plan, node, self.around.unique("subquery"), scope, ctes, False)
+        except Unresolved:
+            return False
+        return True
+
+    def valued(
+        self, node: Expr, part: Expr, scope: Scope, plan: Plan, ctes: Ctes
+    ) -> tuple[Plan, Expr]:
+        """Return rows with the value of a subquery in `part`, and what stands for it there."""
+        name = self.around.unique("subquery")
+        negated = _is_negated(node, part)
+        return self._attach(plan, node, name, scope, ctes, negated), _stand_in(name)
+
     def lateral(
-        self, node: exp.Lateral, plan: Plan, scope: Scope, ctes: Ctes, keeps: bool
+        self,
+        node: exp.Lateral,
+        plan: Plan,
+        scope: Scope,
+        ctes: Ctes,
+        keeps: bool,
+        on: Expr | None = None,
     ) -> tuple[Plan, Scope]:
-        """Join the rows of a LATERAL subquery, which may name columns of those before it."""
+        """Join the rows of a LATERAL subquery, which may name columns of those before it.
+
+        With `keeps` a row stays that has none, or none for which `on` is true.
+        """
         refuse(node, {"this", "alias"})
-        inner = self._inner(node.this, scope, ctes, plan)
+        inner = self.subqueries.rows(node.this, scope, ctes, plan)
+        joined = not inner.aggregated or on is not None
+        if keeps and joined and (inner.aggregated or not _selects_columns(inner)):
+            inner = self.subqueries.for_all_values(node.this, scope, ctes, plan)
         alias = node.args.get("alias")
         given = [c.name for c in alias.columns] if alias else []
         if not inner.columns or len(given) not in (0, len(inner.columns)):
@@ -148,12 +154,16 @@ class Nested:
             )
         )
         names = tuple(o.plan_name for o in outputs)
-        plan = beside(plan, inner, names, keeps, self._column)
-        return plan, scope.plus(Scope((Source(node.alias, outputs),)))
-
-    def _column(self, label: str) -> str:
-        """Return a name for a plan column that no table's column can have."""
-        return f"{self.around.unique('subquery')}.{label}"
+        both = scope.plus(Scope((Source(node.alias, outputs),)))
+        if on is not None:
+            meaning = dict(zip(names, inner.items, strict=True))
+            condition = substitute(self.around.expression(on, both), meaning)
+            if keeps:
+                inner = replace(inner, linked=(*inner.linked, condition))
+        plan = beside(plan, inner, names, keeps, self.subqueries.column)
+        if on is not None and not keeps:
+            plan = Filter(plan, self.around.expression(on, both))
+        return plan, both
 
     def _sought(self, node: exp.In, scope: Scope) -> Expr:
         return self.around.expression(node.this, scope)
@@ -169,125 +179,24 @@ class Nested:
         over: Callable[[Expr], Expr] = lambda expr: expr,
     ) -> Plan:
         """Add a column with a subquery's value; `over` turns expressions into the plan's own."""
-        inner = self._inner(node, scope, ctes, plan, over)
+        inner = self.subqueries.rows(node, scope, ctes, plan, over)
         if isinstance(node, exp.Subquery):
-            return with_value(plan, inner, name, self._column)
+            return with_value(plan, inner, name, self.subqueries.column)
         if inner.aggregated:
-            raise NoRule("aggregate in EXISTS, NOT IN or IN", node)
+            inner = self.subqueries.for_all_values(node, scope, ctes, plan, over)
         sought = over(self._sought(node, scope)) if isinstance(node, exp.In) else None
         return marked(plan, inner, sought, name, negated)
 
-    def _inner(
-        self,
-        node: Expr,
-        scope: Scope,
-        ctes: Ctes,
-        plan: Plan,
-        over: Callable[[Expr], Expr] = lambda expr: expr,
-    ) -> Inner:
-        """Resolve a subquery; names it does not know are taken from around it."""
-        if isinstance(node, exp.Subquery):
-            refuse(node, {"this", "with_"})
-            ctes = self.around.ctes_of(node, ctes)
-        inner = self._rows(node, ctes, scope)
-        if inner is None:
-            return self._whole(inside(node), ctes, scope)
-        own = set(output(inner.plan))
 
-        def outside(expr: Expr) -> Expr:
-            names = [n for n in columns_of(expr) if n not in own]
-            return substitute(expr, {n: over(column(n)) for n in names})
-
-        linked = tuple(outside(c) for c in inner.linked)
-        inner = replace(inner, linked=linked, items=tuple(outside(i) for i in inner.items))
-        if set(inner.outside()) - set(output(plan)):
-            raise NoRule("subquery correlated over two levels", node)
-        return inner
-
-    def _whole(self, query: Expr, ctes: Ctes, scope: Scope) -> Inner:
-        """Resolve a subquery that takes nothing from outside."""
-        try:
-            found = self.around.query(query, ctes)
-        except Unresolved as miss:
-            scope.find(miss.node)  # raises anew if nobody knows the name
-            raise NoRule("correlated subquery", query) from None
-        taken = tuple(Named(self._column(c.name), column(c.plan_name)) for c in found.columns)
-        items = tuple(column(n.name) for n in taken)
-        return Inner(Project(found.plan, taken), items, columns=found.columns)
-
-    def _rows(self, asked: Expr, ctes: Ctes, outer: Scope) -> Inner | None:
-        """Return the rows of a plain SELECT before its list; None if it is resolved as a whole."""
-        node = inside(asked)
-        if not isinstance(node, exp.Select):
-            return None
-        if node.args.get("distinct") and isinstance(asked, exp.Subquery):
-            return None  # for IN and EXISTS equal rows are as good as one
-        if any(is_generator(part) for listed in node.expressions for part in listed.walk()):
-            return None
-        grouped = is_grouped(node)
-        whole = any(node.args.get(part) for part in ("group", "having", "limit", "offset"))
-        if whole or (node.args.get("distinct") and grouped) or node.args.get("qualify"):
-            return None
-        refuse(node, CLAUSES)
-        ctes = self.around.ctes_of(node, ctes)
-        try:
-            plan, scope = self.around.from_clause(node, ctes)
-        except Unresolved as miss:
-            outer.find(miss.node)  # raises anew if nobody knows the name
-            raise NoRule("correlated subquery", node) from None
-        scope = replace(scope, outer=outer)
-        linked: list[Expr] = []
-        where = node.args.get("where")
-        for condition in conjuncts(where.this) if where is not None else ():
-            if not any(is_subquery(part) for part in condition.walk()):
-                found = self.around.expression(condition, scope)
-                if set(columns_of(found)) - set(output(plan)):
-                    linked.append(found)
-                    continue
-            plan = self.where(plan, condition, scope, ctes)
-        if isinstance(asked, exp.Exists) and not grouped:
-            return Inner(plan, (), tuple(linked))
-        items: list[Expr] = []
-        names: list[Output] = []
-        for listed in node.expressions:
-            bare = listed.this if isinstance(listed, exp.Alias) else listed
-            if isinstance(bare, exp.Star) and not any(bare.args.values()):
-                names += scope.star(None)
-                items += [column(c.plan_name) for c in scope.star(None)]
-                continue
-            if _is_star(bare) or any(is_subquery(part) for part in bare.walk()):
-                return self._refuse_link(linked, node)
-            if self._names_an_alias(bare, scope, node):
-                raise NoRule("alias used in the same SELECT", bare)
-            items.append(self.around.expression(with_plain_calls(bare), scope))
-            certain = isinstance(listed, exp.Alias) or isinstance(bare, exp.Column)
-            names.append(Output(listed.alias_or_name or bare.sql(), "", certain))
-        alike = all(_alike(link, scope) for link in linked)
-        return Inner(plan, tuple(items), tuple(linked), grouped, tuple(names), alike)
-
-    @staticmethod
-    def _names_an_alias(expr: Expr, scope: Scope, node: exp.Select) -> bool:
-        """Say whether a name that the subquery's sources lack is one of its own aliases."""
-        aliases = {e.alias.lower() for e in node.expressions if isinstance(e, exp.Alias)}
-        own = {c.name.lower() for s in scope.sources for c in s.columns}
-        names = {c.name.lower() for c in expr.find_all(exp.Column) if not c.table}
-        return bool(names & aliases - own)
-
-    @staticmethod
-    def _refuse_link(linked: list[Expr], node: Expr) -> None:
-        """Leave a subquery to be resolved as a whole, if nothing ties it to the outside."""
-        if linked:
-            raise NoRule("correlated subquery", node)
+def _null_over_nothing(inner: Inner) -> bool:
+    """Say whether a subquery selects one aggregate, and that is NULL over no rows."""
+    return len(inner.items) == 1 and over_nothing(inner.items[0]) == exp.Null()
 
 
-def _alike(link: Expr, scope: Scope) -> bool:
-    """Say whether both sides of an equality are known to have one type, or to be integers."""
-    bare = link.unnest() if isinstance(link, exp.Paren) else link
-    if not isinstance(bare, exp.EQ):
-        return False
-    left, right = (scope.type_of(side).lower() for side in (bare.left, bare.right))
-    integers = {"tinyint", "smallint", "int", "bigint"}
-    return bool(left) and (left == right or {left, right} <= integers)
+def _selects_columns(inner: Inner) -> bool:
+    """Say whether all that a subquery selects are columns of its own rows."""
+    own = set(output(inner.plan))
+    return all(isinstance(i, exp.Column) and i.name in own for i in inner.items)
 
 
 def _stand_in(name: str) -> exp.Column:
@@ -295,13 +204,13 @@ def _stand_in(name: str) -> exp.Column:
     return qualified(name, PLAN)
 
 
-def _topmost_subqueries(part: Expr) -> list[Expr]:
+def subqueries_in(part: Expr) -> list[Expr]:
     """Return the subqueries in an expression, without those inside another one."""
     if isinstance(part, exp.Any | exp.All):
         raise NoRule(f"comparison with {type(part).__name__.upper()}", part)
     if is_subquery(part):
         return [part]
-    return [found for child in part.iter_expressions() for found in _topmost_subqueries(child)]
+    return [found for child in part.iter_expressions() for found in subqueries_in(child)]
 
 
 def _is_negated(node: Expr, part: Expr) -> bool:
@@ -321,12 +230,6 @@ def _is_negated(node: Expr, part: Expr) -> bool:
     if below is not part and not isinstance(below.parent, whole):
         raise NoRule("IN with a subquery inside an expression", node)
     return negated
-
-
-def _is_star(node: Expr) -> bool:
-    return isinstance(node, exp.Star) or (
-        isinstance(node, exp.Column) and isinstance(node.this, exp.Star)
-    )
 
 
 def _in_aggregate(node: Expr, part: Expr) -> bool:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
 
 from sqlglot import exp
 
@@ -12,7 +14,7 @@ from hybridview.algebra.expressions import (
     column,
     conjuncts,
 )
-from hybridview.algebra.plan import Distinct, Filter, Plan, Project, Scan, output
+from hybridview.algebra.plan import Distinct, Filter, Join, Plan, Project, Scan, output
 from hybridview.algebra.walk import tables
 from hybridview.schema import TableSchema
 from hybridview.sql.block import is_grouped
@@ -21,14 +23,17 @@ from hybridview.sql.functions import (
     describe_part,
     unknown_part,
 )
+from hybridview.sql.inner import CLAUSES
 from hybridview.sql.joins import KINDS, METHODS, common_names, is_semi, join_using, joined
 from hybridview.sql.lambdas import with_own_variables
 from hybridview.sql.lateral import lateral
-from hybridview.sql.nested import CLAUSES, Nested
+from hybridview.sql.nested import Nested, subqueries_in
+from hybridview.sql.outside import mark_same_values
 from hybridview.sql.pivot import pivoted
 from hybridview.sql.relation import Cte, Ctes, Relation, refuse
 from hybridview.sql.scope import NoRule, Output, Scope, Source, Unresolved
 from hybridview.sql.sets import set_operation, union
+from hybridview.sql.subquery import is_subquery
 from hybridview.sql.values import one_row, values
 
 Schemas = Mapping[str, TableSchema]
@@ -81,6 +86,17 @@ class _Resolver:
     def __init__(self, schemas: Schemas) -> None:
         self.schemas = {name.lower(): schema for name, schema in schemas.items()}
         self.aliases: set[str] = set()
+        self.outer: Scope | None = None
+        """What names mean around the subquery that is resolved for all values outside."""
+
+    @contextmanager
+    def inside(self, scope: Scope | None) -> Iterator[None]:
+        """Resolve what follows as a part of a subquery; `scope` are the names around it."""
+        before, self.outer = self.outer, scope
+        try:
+            yield
+        finally:
+            self.outer = before
 
     def query(self, node: Expr, ctes: Ctes) -> Relation:
         if isinstance(node, exp.Subquery):
@@ -94,7 +110,12 @@ class _Resolver:
             return values(node, self.expression)
         if isinstance(node, exp.Select):
             known = self.ctes_of(node, ctes)
+            if node.args.get("limit") and not has_limit(node):
+                node = node.copy()
+                node.set("limit", None)  # LIMIT ALL
             if has_limit(node):
+                if node.args.get("sort") or node.args.get("cluster"):
+                    raise NoRule("LIMIT of rows that are sorted part by part", node)
                 return first_of_select(node, lambda bare: self._select(bare, known))
             return self._select(node, known)
         raise NoRule(type(node).__name__.upper(), node)
@@ -131,6 +152,7 @@ class _Resolver:
         ):
             raise NoRule("DISTINCT ON", node)
         plan, scope = self.from_clause(node, ctes)
+        scope = replace(scope, outer=self.outer)
         nested = Nested(self)
         where = node.args.get("where")
         for condition in conjuncts(where.this) if where is not None else ():
@@ -174,8 +196,45 @@ class _Resolver:
             return join_using(using, side, kind, (plan, scope), (right, right_scope), self.unique)
         both = scope.plus(right_scope)
         on = join.args.get("on")
+        if on is not None and any(is_subquery(part) for part in on.walk()):
+            sides = ((plan, scope), (right, right_scope))
+            return self._asked(on, side, kind, *sides, ctes)
         condition = self.expression(on, both) if on is not None else None
         return joined(plan, right, condition, side, kind), scope if is_semi(kind) else both
+
+    def _asked(
+        self,
+        on: Expr,
+        side: str,
+        kind: str,
+        left: tuple[Plan, Scope],
+        right: tuple[Plan, Scope],
+        ctes: Ctes,
+    ) -> tuple[Plan, Scope]:
+        """Join by a condition with subqueries.
+
+        Of an inner join it may be asked afterwards. Else each subquery's value is a column of the
+        side it takes its columns from; if it takes none, of the right side.
+        """
+        both, nested = left[1].plus(right[1]), Nested(self)
+        if not side and not is_semi(kind):
+            plan: Plan = Join(left[0], right[0], None)
+            for part in conjuncts(on):
+                plan = nested.where(plan, part, replace(both, outer=self.outer), ctes)
+            return plan, both
+        if self.outer is not None:
+            # A name of one side could be taken for one from outside.
+            raise NoRule("subquery in the condition of a join in a correlated subquery", on)
+        plans, condition = [left[0], right[0]], on.copy()
+        for found in subqueries_in(condition):
+            place = 1 if nested.fits(found, right[1], plans[1], ctes) else 0
+            scope = (left[1], right[1])[place]
+            plans[place], mark = nested.valued(found, condition, scope, plans[place], ctes)
+            condition = mark if found is condition else condition
+            if found.parent is not None:
+                found.replace(mark)
+        shown = left[1] if is_semi(kind) else both
+        return joined(plans[0], plans[1], self.expression(condition, both), side, kind), shown
 
     def _lateral(
         self, join: exp.Join, node: exp.Lateral, plan: Plan, scope: Scope, ctes: Ctes
@@ -185,12 +244,14 @@ class _Resolver:
         always = on is None or on == exp.true()
         if join.args.get("using") or join.args.get("method") or side not in ("", "LEFT"):
             raise NoRule("this join with LATERAL", join)
-        if not (always or side == "") or is_semi((join.args.get("kind") or "").upper()):
+        if is_semi((join.args.get("kind") or "").upper()):
             raise NoRule("this join with LATERAL", join)
         if isinstance(node.this, exp.Subquery):
-            plan, scope = Nested(self).lateral(node, plan, scope, ctes, side == "LEFT")
-        else:
-            plan, scope = lateral(node, plan, scope, self.expression, self.unique, side == "LEFT")
+            keeps = side == "LEFT"
+            return Nested(self).lateral(node, plan, scope, ctes, keeps, None if always else on)
+        if not always and side == "LEFT":
+            raise NoRule("this join with LATERAL", join)
+        plan, scope = lateral(node, plan, scope, self.expression, self.unique, side == "LEFT")
         if on is None or always:
             return plan, scope
         return Filter(plan, self.expression(on, scope)), scope
@@ -273,12 +334,17 @@ class _Resolver:
         if unknown is not None:
             raise NoRule(describe_part(unknown), unknown)
 
+        known = replace(scope, outer=self.outer) if scope.outer is None else scope
+
         def resolved(node: Expr) -> Expr:
             if isinstance(node, exp.Column):
-                return scope.meaning(node)
+                return known.meaning(node)
             return node
 
-        return with_own_variables(expr).transform(resolved)
+        found = with_own_variables(expr).transform(resolved)
+        for equal in found.find_all(exp.EQ) if self.outer is not None else ():
+            mark_same_values(equal, known.type_of(equal.left), known.type_of(equal.right))
+        return found
 
     def unique(self, label: str) -> str:
         # Plan columns are called alias.column: a dot in the alias could make two of them alike.

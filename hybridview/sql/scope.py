@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
 from hybridview.algebra.expressions import Expr, column
 from hybridview.sql.fields import elements, field
+from hybridview.sql.outside import outside
 
 PLAN = "\0"
 """The qualifier of a reference that is a plan column already."""
@@ -72,17 +73,25 @@ class Scope:
     using: tuple[str, ...] = ()
     outer: Scope | None = None
     """What names mean around a subquery, where it does not know them itself."""
+    beyond: bool = False
+    """Whether its columns are not those of the plan that is made, but of one around it."""
 
     def plus(self, other: Scope) -> Scope:
-        return Scope(self.sources + other.sources, self.using + other.using, self.outer)
+        sources, using = self.sources + other.sources, self.using + other.using
+        return Scope(sources, using, self.outer, self.beyond)
+
+    def from_inside(self) -> Scope:
+        """Return the same names for a subquery: all their columns are from outside."""
+        outer = self.outer.from_inside() if self.outer is not None else None
+        return replace(self, outer=outer, beyond=True)
 
     def meaning(self, node: exp.Column) -> Expr:
         """Return what a reference means: a plan column, or a field of one."""
         if node.table == PLAN:
             return column(node.name)
-        found, names = self._find(node)
-        value: Expr = column(found.plan_name)
+        found, names, beyond = self._find(node)
         kind = found.type
+        value: Expr = outside(found.plan_name, kind) if beyond else column(found.plan_name)
         for name in names:
             inner = field(kind, name)
             if inner is None:
@@ -98,13 +107,13 @@ class Scope:
         """Return the plan column a reference means; ambiguity has no rule, Spark decides it."""
         if node.table == PLAN:
             return node.name
-        found, names = self._find(node)
+        found, names, _ = self._find(node)
         if names:
             raise NoRule("struct field reference", node)
         return found.plan_name
 
-    def _find(self, node: exp.Column) -> tuple[Output, tuple[str, ...]]:
-        """Return the column a reference starts with, and the names of fields that follow.
+    def _find(self, node: exp.Column) -> tuple[Output, tuple[str, ...], bool]:
+        """Return the column a reference starts with, the names of fields, and if it is beyond.
 
         As in Spark `a.b` is column b of source a, if there is one; else field b of column a.
         """
@@ -117,7 +126,7 @@ class Scope:
             if len(found) > 1:
                 raise NoRule(f"ambiguous column {node.name}", node)
             if found:
-                return found[0], words[2:] if qualified else words[1:]
+                return found[0], words[2:] if qualified else words[1:], self.beyond
         if self.outer is not None:
             return self.outer._find(node)
         if len(words) > 2:
@@ -145,6 +154,8 @@ class Scope:
             return found[1] if found else ""
         if isinstance(expr, exp.Bracket):
             return (elements(self.type_of(expr.this)) or ("",))[-1]
+        if isinstance(expr, exp.Placeholder):
+            return str(expr.args.get("kind") or "")
         if not isinstance(expr, exp.Column):
             return ""
         every = (c for source in self.sources for c in source.columns)

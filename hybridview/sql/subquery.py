@@ -128,15 +128,12 @@ def beside(plan: Plan, inner: Inner, names: tuple[str, ...], keeps: bool, fresh:
     """Return the rows of `plan`, each beside the rows a LATERAL subquery has for it.
 
     One that aggregates has one row for each, as a scalar subquery has one value. With `keeps` a row
-    without any is kept; NULLs must then be what its items are, so they must be columns.
+    without any is kept; NULLs are then what its items are, so they are columns.
     """
     if inner.aggregated:
         for name, item in zip(names, inner.items, strict=True):
             plan = with_value(plan, replace(inner, items=(item,)), name, fresh)
         return plan
-    own = set(output(inner.plan))
-    if keeps and not all(isinstance(i, exp.Column) and i.name in own for i in inner.items):
-        raise NoRule("LEFT JOIN LATERAL with computed columns")
     condition = conjunction(inner.linked)
     joined = (
         Outer(plan, inner.plan, condition, keeps_left=True, keeps_right=False)
@@ -169,15 +166,15 @@ def with_value(plan: Plan, inner: Inner, name: str, fresh: Fresh) -> Plan:
     links = _equalities(inner)
     if links is None:
         return _by_domain(plan, inner, value, absent, name, fresh)
-    keys = tuple(Named(fresh("key"), side) for side, _ in links)
+    keys = tuple(Named(fresh("key"), side) for side, _, _ in links)
     grouped = _grouped(inner.plan, keys, value, name, fresh)
     if not keys:
         # Exactly one row; or none where the user's own query has none to give.
         own = tuple(Named(n, column(n)) for n in output(plan))
         return Project(Join(plan, grouped, None), (*own, Named(name, column(name))))
     matches = [
-        exp.EQ(this=_closed(outer), expression=column(key.name))
-        for key, (_, outer) in zip(keys, links, strict=True)
+        kind(this=_closed(outer), expression=column(key.name))
+        for key, (_, outer, kind) in zip(keys, links, strict=True)
     ]
     return _attached(plan, grouped, conjunction(tuple(matches)), absent, name)
 
@@ -245,23 +242,23 @@ def over_nothing(value: Expr) -> Expr:
     return value.copy().transform(replace)
 
 
-def _equalities(inner: Inner) -> tuple[tuple[Expr, Expr], ...] | None:
-    """Return (inside, outside) of every link if all are equalities of such sides; else None."""
+def _equalities(inner: Inner) -> tuple[tuple[Expr, Expr, type[Expr]], ...] | None:
+    """Return (inside, outside, = or <=>) of every link if all are equalities; else None."""
     own = set(output(inner.plan))
     # The number 1 is equal to the texts '1' and '01': two groups would be one outside.
     if not inner.one_to_one or any(set(columns_of(item)) - own for item in inner.items):
         return None
-    found: list[tuple[Expr, Expr]] = []
+    found: list[tuple[Expr, Expr, type[Expr]]] = []
     for link in inner.linked:
         bare = link.unnest() if isinstance(link, exp.Paren) else link
-        if not isinstance(bare, exp.EQ):
+        if not isinstance(bare, exp.EQ | exp.NullSafeEQ):
             return None
         sides = (bare.left, bare.right)
         reads = [set(columns_of(side)) for side in sides]
         if reads[0] and reads[0] <= own and not reads[1] & own:
-            found.append(sides)
+            found.append((*sides, type(bare)))
         elif reads[1] and reads[1] <= own and not reads[0] & own:
-            found.append((sides[1], sides[0]))
+            found.append((sides[1], sides[0], type(bare)))
         else:
             return None
     return tuple(found)

@@ -225,8 +225,15 @@ class _Writer:
         other = self.predicate(columns, 0)
         total = self.rng.choice(("sum", "max", "count", "min"))
         value = self.expression("int", inner, 0)
+        own = self.rng.choice(inner).sql
+        counts = f"SELECT count(*) AS n FROM {origin}{tied} GROUP BY {own}"
         condition = self.rng.choice(
             (
+                f"EXISTS (SELECT {own} FROM {origin}{tied} GROUP BY {own} HAVING count(*) > 1)",
+                f"NOT EXISTS (SELECT 1 FROM {origin}{tied} HAVING count(*) = 1)",
+                f"{number} IN (SELECT max({value}) FROM {origin}{tied} GROUP BY {own})",
+                f"{number} <= (SELECT max(n) FROM ({counts}) AS g)",
+                f"{number} < (SELECT {value} AS v FROM {origin}{tied} ORDER BY v LIMIT 1)",
                 f"EXISTS (SELECT 1 FROM {origin}{tied})",
                 f"NOT EXISTS (SELECT * FROM {origin}{tied})",
                 f"{mine} IN (SELECT {theirs} FROM {origin}{loose})",
