@@ -13,8 +13,8 @@ from hybridview.catalog import ViewRecord
 from hybridview.compiler.statements import literal, quote
 from hybridview.compiler.view import arguments, plan_view
 from hybridview.engine.relations import Relations
-from hybridview.engine.writer import _create
 from hybridview.engine.session import table_at, temp_view
+from hybridview.engine.writer import _create
 from hybridview.errors import RaceLostError
 from hybridview.operations.explain import explain_record
 from hybridview.operations.verify import _within_tolerance

@@ -14,6 +14,9 @@ from sqlglot import exp
 from hybridview.algebra.expressions import Expr
 from hybridview.sql.aggregates import belongs_to_aggregate, is_aggregate
 
+TOO_MANY = "hybridview: a scalar subquery returned more than one row"
+"""The error that a query for one value ends with where it finds several."""
+
 SCALAR_SAMPLES = """
 abs(a); ceil(a); floor(a); round(a, 2); bround(a, 2); sign(a); sqrt(a); exp(a); ln(a); log2(a);
 pow(a, 2); mod(a, 2); pmod(a, 2); greatest(a, b); least(a, b); negative(a); positive(a); upper(s);
@@ -260,12 +263,18 @@ def unknown_part(expr: Expr) -> Expr | None:
             continue
         if isinstance(node, exp.Window) and (not leaves_ties_open(node) or can_close_ties(node)):
             continue
-        if isinstance(node, exp.Anonymous) and node.name.lower() in names:
+        if isinstance(node, exp.Anonymous) and (node.name.lower() in names or _is_alarm(node)):
             continue
         if type(node) in kinds:
             continue
         return node
     return None
+
+
+def _is_alarm(call: exp.Anonymous) -> bool:
+    """Say whether a call is our own error for too many rows: the text of a part may have it."""
+    texts = [argument.name for argument in call.expressions]
+    return call.name.lower() == "raise_error" and texts == [TOO_MANY]
 
 
 def describe_part(node: Expr) -> str:

@@ -33,10 +33,10 @@ from hybridview.algebra.plan import (
     output,
 )
 from hybridview.sql.aggregates import is_aggregate, over_no_rows
+from hybridview.sql.functions import TOO_MANY
 from hybridview.sql.scope import NoRule, Output
 
 FOUND = "__hv_found"
-TOO_MANY = "hybridview: a scalar subquery returned more than one row"
 
 
 @dataclass(frozen=True, slots=True)

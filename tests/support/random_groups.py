@@ -13,7 +13,8 @@ def set_clause(rng: Random, keys: list[str]) -> str:
     chosen = [f"({listed})", *rng.sample(others, rng.randint(1, len(others)))]
     forms = [f"ROLLUP ({listed})", f"CUBE ({listed})", f"GROUPING SETS ({', '.join(chosen)})"]
     if len(keys) > 1:
-        forms.append(f"{keys[0]}, ROLLUP ({', '.join(keys[1:])})")
+        # Twice, because two keys are rare.
+        forms += [f"{keys[0]}, ROLLUP ({', '.join(keys[1:])})"] * 2
     return rng.choice(forms)
 
 
