@@ -41,8 +41,6 @@ class Change:
     """The rows of a small change, as texts."""
     kept_as: str = ""
     """The global temporary view it is kept in memory as."""
-    feed: tuple[str, int, int] | None = None
-    """The name, start and end of a change feed that a session must register to read it."""
     values: dict[str, Values | None] = field(default_factory=dict)
     """The values of its columns, as far as somebody asked."""
 
@@ -56,6 +54,8 @@ class Changes:
     made: dict[str, Change] = field(default_factory=dict)
     locks: dict[str, threading.Lock] = field(default_factory=dict)
     guard: threading.Lock = field(default_factory=threading.Lock)
+    registered: list[str] = field(default_factory=list)
+    """Global temporary views: what all sessions can read."""
 
     def of(self, session: Session, feed: Feed, end: int) -> Change:
         """Return the change after `feed.start` up to `end`."""
@@ -78,8 +78,10 @@ class Changes:
         for change in self.made.values():
             if change.kept_as:
                 session.run(f"UNCACHE TABLE IF EXISTS {change.kept_as}")
-                session.run(f"DROP VIEW IF EXISTS {change.kept_as}")
+        for name in reversed(self.registered):
+            session.run(f"DROP VIEW IF EXISTS {name}")
         self.made.clear()
+        self.registered.clear()
 
     def _lock(self, key: str) -> threading.Lock:
         with self.guard:
@@ -89,31 +91,32 @@ class Changes:
         if feed.compare:
             return self._make(session, self._difference(feed, end), feed, netted=True)
         try:
-            query, register = self._feed(session, feed, end)
-            made = self._make(session, query, feed, netted=feed.rewritten)
+            query = self._feed(session, feed, end)
+            return self._make(session, query, feed, netted=feed.rewritten)
         except spark_errors() as error:
             if not refuses_feed(error):
                 raise
             # The feed is read with the table's newest columns: a column renamed after the version
             # we are pinned at is enough.
             return self._make(session, self._difference(feed, end), feed, netted=True)
-        if made.fetched is None and not made.kept_as:
-            made.feed = register
-        return made
 
-    def _feed(
-        self, session: Session, feed: Feed, end: int
-    ) -> tuple[str, tuple[str, int, int] | None]:
-        """Return the query of the change feed after `start` up to `end`, and what it reads."""
+    def _feed(self, session: Session, feed: Feed, end: int) -> str:
+        """Return the query of the change feed after `start` up to `end`."""
         columns = "".join(f"{quote(name)}, " for name in feed.columns)
         if feed.start == end:
             # The feed refuses an empty range.
             table = table_at(self.path(feed.name), end)
-            return f"SELECT {columns}1 AS {quote(WEIGHT)} FROM {table} WHERE FALSE", None
-        register = (f"{feed.name}@feed {feed.start + 1}-{end}", feed.start + 1, end)
-        session.register_feed(register[0], self.path(feed.name), *register[1:])
-        query = f"SELECT {columns}{_SIGN} AS {quote(WEIGHT)} FROM {quote(register[0])}"
-        return query, register
+            return f"SELECT {columns}1 AS {quote(WEIGHT)} FROM {table} WHERE FALSE"
+        name = self._name(f"feed of {feed.name}")
+        session.register_feed(name, self.path(feed.name), feed.start + 1, end, shared=True)
+        return f"SELECT {columns}{_SIGN} AS {quote(WEIGHT)} FROM {_global(name)}"
+
+    def _name(self, what: str) -> str:
+        """Return the name of a global temporary view; no other refresh has it."""
+        with self.guard:
+            name = f"{self.attempt} {len(self.registered)} {what}"
+            self.registered.append(_global(name))
+            return name
 
     def _difference(self, feed: Feed, end: int) -> str:
         """Return the query of what two versions do not share, as far as their files tell."""
@@ -149,11 +152,16 @@ class Changes:
             session.run(f"EXPLAIN {query}")
             return Change(query, columns=columns)
         # Netting it once is enough for all who read it, and then its size is known.
-        name = f"`global_temp`.{quote(f'{self.attempt} {len(self.made)} {feed.name}')}"
-        session.run(f"CREATE OR REPLACE GLOBAL TEMPORARY VIEW {name.split('.', 1)[1]} AS {query}")
+        own = self._name(f"change of {feed.name}")
+        name = _global(own)
+        session.run(f"CREATE GLOBAL TEMPORARY VIEW {quote(own)} AS {query}")
         session.run(f"CACHE TABLE {name}")
         count = session.run(f"SELECT count(*) FROM {name}")[0][0]
         return Change(f"SELECT * FROM {name}", int(count), columns, kept_as=name)
+
+
+def _global(name: str) -> str:
+    return f"`global_temp`.{quote(name)}"
 
 
 def _find_values(session: Session, change: Change, column: str) -> Values | None:

@@ -53,9 +53,6 @@ class Relations:
     def changes(self, feed: Feed, end: int) -> int | None:
         """Make `name@changes`, rows that weigh +1 or -1; return their number, if it is known."""
         change = self.shared.of(self.session, feed, end)
-        if change.feed is not None and change.feed[0] not in self.known:
-            self.session.register_feed(change.feed[0], self.path(feed.name), *change.feed[1:])
-            self.known[change.feed[0]] = ""
         self._register(f"{feed.name}@changes", change.relation)
         self.of_source[feed.name.lower()] = change
         return change.rows

@@ -6,6 +6,7 @@ the settings that carry transaction ids belong to a session.
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -50,7 +51,8 @@ class Runner:
         self.idle: SimpleQueue[Writer] = SimpleQueue()
         self.writers: list[Writer] = []
         self.telling = threading.Lock()
-        self.number = 0
+        self.told = 0
+        """How many views the listener has heard the end of."""
 
     def run(self) -> tuple[ViewState, ...]:
         """Refresh all views, each after those it reads; one that fails does not stop the others."""
@@ -89,21 +91,36 @@ class Runner:
                 raise
 
     def _visit(self, view: ViewPlan) -> None:
-        # A state table works for the view after it: the user hears of that view.
-        self._tell(view, None)
+        with self.telling:
+            self.listener(self._number(view), self.total, view, None)
         started = time.monotonic()
         state = self._state(view, started)
         with self.telling:
             self.states[view.name.lower()] = state
-        if not view.state_of or state.error:
-            self._tell(view, state)
+            self._tell()
 
-    def _tell(self, view: ViewPlan, state: ViewState | None) -> None:
-        with self.telling:
-            self.number += state is not None and not view.state_of
-            number = self.number if state is not None else self.number + 1
-            total = sum(not v.state_of for v in self.plan.views)
-            self.listener(max(min(number, total), 1), total, view, state)
+    def _tell(self) -> None:
+        """Report what is done in the order of the plan: nobody wants to search a list that moves.
+
+        A state table or a part works for the view after it: the user hears of that view.
+        """
+        while self.told < len(self.plan.views):
+            view = self.plan.views[self.told]
+            state = self.states.get(view.name.lower())
+            if state is None:
+                return
+            self.told += 1
+            if not view.state_of or state.error:
+                self.listener(self._number(view), self.total, view, state)
+
+    @property
+    def total(self) -> int:
+        return sum(not v.state_of for v in self.plan.views)
+
+    def _number(self, view: ViewPlan) -> int:
+        """Return the place of a view among the user's own; that of its view for a part."""
+        before = itertools.takewhile(lambda v: v is not view, self.plan.views)
+        return min(self.total, 1 + sum(not v.state_of for v in before))
 
     def _state(self, view: ViewPlan, started: float) -> ViewState:
         if view.executed in TROUBLE:

@@ -44,7 +44,9 @@ class Session(Protocol):
 
     def settings(self) -> dict[str, str]: ...
 
-    def register_feed(self, name: str, path: str, start: int, end: int) -> None: ...
+    def register_feed(
+        self, name: str, path: str, start: int, end: int, shared: bool = False
+    ) -> None: ...
 
     def writer(self) -> Session: ...
 
@@ -97,15 +99,19 @@ class SparkPort:
         """Return all settings of the session."""
         return dict(self.spark.conf.getAll)
 
-    def register_feed(self, name: str, path: str, start: int, end: int) -> None:
-        """Make a table's change feed readable under a name.
+    def register_feed(
+        self, name: str, path: str, start: int, end: int, shared: bool = False
+    ) -> None:
+        """Make a table's change feed readable under a name; in `global_temp` if it is shared.
 
         The one relation that is not made by SQL text: the function table_changes does not resolve
         its own columns when it is joined (Spark 4.2, Delta 4.4).
         """
         reader = self.spark.read.format("delta").option("readChangeFeed", "true")
         reader = reader.option("startingVersion", start).option("endingVersion", end)
-        reader.load(path).createOrReplaceTempView(quote(name))
+        feed = reader.load(path)
+        register = feed.createOrReplaceGlobalTempView if shared else feed.createOrReplaceTempView
+        register(quote(name))
 
     def writer(self) -> Session:
         """Return a session of its own: settings that carry transaction ids must not leak."""

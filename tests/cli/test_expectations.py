@@ -165,7 +165,7 @@ def test_apply_tells_the_line_of_the_file(shop: Path) -> None:
 
 
 def test_create_tells_the_line_of_the_file(shop: Path) -> None:
-    text = "CREATE MATERIALIZED VIEW v AS\nSELECT id FROM orders ORDER BY id\nLIMIT 2"
+    text = "CREATE MATERIALIZED VIEW v AS\nSELECT id,\n  nth_value(id, 1) OVER (ORDER BY id)\nFROM orders"
     Path("v.sql").write_text(text, encoding="utf-8")
     assert "at v.sql:3:" in invoke("create --file v.sql").stdout
 

@@ -83,7 +83,9 @@ class RecordedSession:
     def frame(self, query: str) -> Any:
         raise AssertionError("only types are recorded, no rows")
 
-    def register_feed(self, name: str, path: str, start: int, end: int) -> None:
+    def register_feed(
+        self, name: str, path: str, start: int, end: int, shared: bool = False
+    ) -> None:
         raise AssertionError("only types are recorded, no rows")
 
     def cancel(self) -> None:
