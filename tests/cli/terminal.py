@@ -100,6 +100,8 @@ def steady_clock() -> Iterator[None]:
     later = SimpleNamespace(time=lambda: time.time() + 3 * 3600)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("hybridview.engine.runner.time", clock)
+        # Two views at a time would read it in another order each time.
+        patch.setattr("hybridview.cli.options.PARALLEL", 1)
         patch.setattr("hybridview.operations.refresh.time", clock)
         patch.setattr("hybridview.operations.maintain.time", clock)
         patch.setattr("hybridview.operations.status.time", later)
