@@ -20,7 +20,15 @@ from hybridview.engine.changes import Changes
 from hybridview.engine.relations import Relations
 from hybridview.engine.session import Session
 from hybridview.engine.spark_errors import as_refresh_error, spark_errors, why_recompute
-from hybridview.engine.writer import Places, Settled, TooLarge, Writer, Written
+from hybridview.engine.writer import (
+    Places,
+    Settled,
+    TooLarge,
+    Writer,
+    Written,
+    is_overtaken,
+    race_lost,
+)
 from hybridview.errors import HybridviewError, RaceLostError
 from hybridview.plan.steps import Apply, Load, Pinned, RefreshPlan, ViewPlan
 from hybridview.schema import TROUBLE, Executed
@@ -134,16 +142,15 @@ class Runner:
         except RaceLostError:
             raise
         except HybridviewError as error:
-            return self._kept(
-                view, Executed.FAILED, error.detail or error.fact, started, str(error)
-            )
+            fault = error
         except spark_errors() as error:
             if self.interrupted():
                 raise KeyboardInterrupt from None
             fault = as_refresh_error(view.name, error)
-            return self._kept(
-                view, Executed.FAILED, fault.detail or fault.fact, started, str(fault)
-            )
+        if is_overtaken(self.plan, view, self.places):
+            # Rows that another process took away already are no damage: it was faster.
+            raise race_lost(view)
+        return self._kept(view, Executed.FAILED, fault.detail or fault.fact, started, str(fault))
 
     def _broken_parent(self, view: ViewPlan) -> str:
         reads: list[Pinned] = [*view.sources, *view.parts]

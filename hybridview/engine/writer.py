@@ -194,7 +194,7 @@ class Writer:
         reach("after_write")
         state = stored_state(self.places.log(view.name))
         if state is None or state.foreign or state.watermark.attempt != plan.attempt:
-            raise _race_lost(view)
+            raise race_lost(view)
         self.written[view.name] = (state.claimed_at, state.table_id)
         return rows
 
@@ -209,7 +209,7 @@ class Writer:
                     raise
             state = stored_state(self.places.log(view.name))
             if state is not None and state.claimed_at > (view.stored_version or 0):
-                raise _race_lost(view)
+                raise race_lost(view)
             if isinstance(view.step, Apply) and (state is None or state.foreign):
                 raise RefreshFailedError(
                     f'view "{view.name}" was changed by hand while it was refreshed',
@@ -219,7 +219,15 @@ class Writer:
         raise AssertionError("unreachable")
 
 
-def _race_lost(view: ViewPlan) -> RaceLostError:
+def is_overtaken(plan: RefreshPlan, view: ViewPlan, places: Places) -> bool:
+    """Say whether another process has written a view since this plan was made."""
+    state = stored_state(places.log(view.name))
+    if state is None or state.watermark.attempt == plan.attempt:
+        return False
+    return view.stored_version is None or state.claimed_at > view.stored_version
+
+
+def race_lost(view: ViewPlan) -> RaceLostError:
     return RaceLostError(
         f'another process wrote view "{view.name}" at the same time',
         detail="Nothing is published by this process.",
