@@ -39,8 +39,9 @@ test-spark: $(STAMP) java ## Run the tests on Spark and Delta Lake, and some of 
 test-faults: $(STAMP) java ## Kill refreshes at every point, race them, soak a store for 10 minutes
 	$(BIN)/python -m pytest -n 2 tests/faults
 
-test-all: check java ## Run everything, long random runs included
-	HV_CASES=10000 $(BIN)/python -m pytest
+test-all: check java ## Run everything but test-faults: 10,000 random cases, all tests on Spark
+	HV_CASES=10000 $(BIN)/python -m pytest -n 2 -m "not spark"
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "spark and not faults"
 
 check: $(STAMP) ## Check style, types and the direction of imports
 	$(BIN)/ruff check .
