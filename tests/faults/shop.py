@@ -67,11 +67,19 @@ def rows_of(table: str, rows: list[tuple[Any, ...]]) -> pa.Table:
 
 
 def _is_margin(view: ViewRecord, held: Counter[Any], plain: Counter[Any]) -> bool:
-    """Say whether these are the first of all rows by x, the largest first, and enough of them."""
-    place = [c.name for c in view.columns].index("x")
+    """Say whether these are the first of all rows, and enough of them.
+
+    By x, the largest first, then by g, where NULL comes first: so ties are closed.
+    """
+    names = [c.name for c in view.columns]
+    x, g = names.index("x"), names.index("g")
+
+    def order(row: Any) -> tuple[int, bool, int]:
+        return -row[x], row[g] is not None, row[g] or 0
+
     left = plain - held
-    last = min((row[place] for row in held), default=None)
-    first = all(last is not None and row[place] < last for row in left)
+    last = max(map(order, held), default=None)
+    first = all(last is not None and order(row) > last for row in left)
     return not held - plain and first and (not left or sum(held.values()) >= view.needed)
 
 
