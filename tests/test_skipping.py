@@ -14,6 +14,8 @@ from deltalake import write_deltalake
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hybridview.compiler import statements
+from hybridview.compiler.layout import Layout, LayoutKind
 from hybridview.deltalog import FileBounds, FolderLog
 from hybridview.engine.values import (
     MOST_SPANS,
@@ -25,6 +27,7 @@ from hybridview.engine.values import (
     share,
     together,
 )
+from hybridview.sql.lexer import pieces
 
 NUMBERS = st.integers(-(2**63), 2**63 - 1)
 DATES = st.dates()
@@ -156,3 +159,16 @@ def test_bounds_come_from_the_log(tmp_path: Path) -> None:
     assert nulls is not None and share(nulls, found) == 0.5
     assert log.bounds(1, "l") is None
     assert log.bounds(1, "none") is None
+
+
+@pytest.mark.parametrize("key", ["k", "a\nWHEN b", "it`s WHEN", "(", "'"])
+def test_a_bounded_merge_differs_by_its_condition_alone(key: str) -> None:
+    """Whatever the columns are called, and whatever stands inside parentheses."""
+    change = Layout(LayoutKind.KEYED, (key,), (key,))
+    bag = Layout(LayoutKind.BAG, (key,))
+    for merge in (statements.replace("v", change), statements.patch("v", bag, "1")):
+        found = statements.bounded(merge, "t.x = 1")
+        words = [piece.text for piece in pieces(found)]
+        added = ["AND", "(", "t", ".", "x", "=", "1", ")", "WHEN", "MATCHED"]
+        at = next(i for i in range(len(words)) if words[i : i + len(added)] == added)
+        assert words[:at] + words[at + 8 :] == [piece.text for piece in pieces(merge)]

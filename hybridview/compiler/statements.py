@@ -6,7 +6,7 @@ it. Every statement fails (raise_error) rather than store a row that cannot be r
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from hybridview.compiler import exact
@@ -14,6 +14,8 @@ from hybridview.compiler.identity import equal, identity, same
 from hybridview.compiler.layout import EPOCH, ROW, Layout
 from hybridview.compiler.measures import Kind, Measure, Part
 from hybridview.schema import HIDDEN, WEIGHT
+from hybridview.sql.lexer import Kind as PieceKind
+from hybridview.sql.lexer import Piece, pieces
 
 KEY = f"{HIDDEN}key_"
 PART = f"{HIDDEN}part_"
@@ -159,9 +161,17 @@ def bounded(merge: str, condition: str) -> str:
 
     It must hold for every row that the change can touch.
     """
-    head, when, rest = merge.partition("\nWHEN ")
-    assert when, "a MERGE has at least one WHEN"
-    return f"{head}\n  AND ({condition}){when}{rest}"
+    at = next(p.start for p in _top_level(merge) if p.kind is PieceKind.WORD and p.text == "WHEN")
+    return f"{merge[:at].rstrip()}\n  AND ({condition})\n{merge[at:]}"
+
+
+def _top_level(sql: str) -> Iterator[Piece]:
+    """Yield the pieces of a statement outside all parentheses; a name may look like anything."""
+    depth = 0
+    for piece in pieces(sql):
+        depth += piece.is_sign("(") - piece.is_sign(")")
+        if depth == 0:
+            yield piece
 
 
 def insertions(view: str, layout: Layout, epoch: str) -> str:

@@ -74,23 +74,27 @@ class Runner:
                     self._visit(view)
         finally:
             if self.writers:
-                self.changes.release(self.writers[0].session)
+                # What became of the views counts, even if Spark is gone by now.
+                with suppress(*spark_errors()):
+                    self.changes.release(self.writers[0].session)
         return tuple(self.states[view.name.lower()] for view in self.plan.views)
 
     def _run_together(self) -> None:
         """Start each view as soon as all it reads are done."""
-        left = list(self.plan.views)
-        running: set[Future[None]] = set()
+        views = {view.name.lower(): view for view in self.plan.views}
+        missing = {name: _reads(view) & views.keys() for name, view in views.items()}
+        running: dict[Future[None], str] = {}
         with ThreadPoolExecutor(self.at_once, "hybridview") as pool:
             try:
-                while left or running:
-                    planned = {v.name.lower() for v in self.plan.views}
-                    ready = [v for v in left if not (_reads(v) & planned) - self.states.keys()]
-                    left = [v for v in left if v not in ready]
-                    running |= {pool.submit(self._visit, view) for view in ready}
-                    done, running = wait(running, return_when=FIRST_COMPLETED)
-                    for future in done:
+                while missing or running:
+                    for name in [name for name, reads in missing.items() if not reads]:
+                        del missing[name]
+                        running[pool.submit(self._visit, views[name])] = name
+                    for future in wait(running, return_when=FIRST_COMPLETED).done:
+                        name = running.pop(future)
                         future.result()
+                        for reads in missing.values():
+                            reads.discard(name)
                     if self.interrupted():
                         raise KeyboardInterrupt
             except BaseException:

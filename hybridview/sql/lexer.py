@@ -1,7 +1,8 @@
 """SQL text -> words, quoted names, strings and signs, cut exactly where Spark cuts them.
 
-Only for refusing what must not run. Another tokenizer may differ from Spark's in a corner, such as
-a comment that a backslash carries on to the next line, and what it takes for a string would run.
+For refusing what must not run, and for finding a place in a statement of ours. Another tokenizer
+may differ from Spark's in a corner, such as a comment that a backslash carries on to the next line,
+and what it takes for a string would run.
 The patterns follow the lexer of Spark 4.2 (SqlBaseLexer.g4).
 """
 
