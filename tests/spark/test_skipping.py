@@ -1,0 +1,71 @@
+"""Files that a change cannot touch are not read: of base tables, and of a view's own table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hybridview.engine import inline
+from tests.spark.warehouse import Warehouse, record
+
+pytestmark = pytest.mark.spark
+
+VIEWS = {
+    "pairs": "SELECT t.k, t.x, u.label FROM t JOIN u ON t.k = u.k",
+    "highest": "SELECT k, max(x) AS high, count(*) AS n FROM t GROUP BY k",
+    "added": "SELECT k, sum(x) AS total, count(*) AS n FROM t GROUP BY k",
+}
+
+
+@pytest.fixture(scope="module")
+def template(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
+    """Two tables in four files each, ordered by k; NULLs and repeated rows among them."""
+    shop = Warehouse(tmp_path_factory.mktemp("skipping") / "store", spark)
+    empty = "SELECT int(NULL) AS k, int(NULL) AS x WHERE FALSE"
+    shop.table("t", "k INT, x INT", empty)
+    shop.table("u", "k INT, label STRING", "SELECT int(NULL) AS k, '' AS label WHERE FALSE")
+    for start in (0, 100, 200, 300):
+        rows = f"SELECT int(id) AS k FROM range({start}, {start + 100})"
+        shop.sql(f"INSERT INTO {{t}} SELECT /*+ COALESCE(1) */ k, k % 7 FROM ({rows})")
+        shop.sql(f"INSERT INTO {{u}} SELECT /*+ COALESCE(1) */ k, concat('u', k) FROM ({rows})")
+    shop.sql("INSERT INTO {t} VALUES (NULL, 1), (NULL, 1), (7, 3), (7, 3)")
+    shop.sql("INSERT INTO {u} VALUES (NULL, 'none'), (7, 'again')")
+    shop.views(VIEWS)
+    assert set(shop.executed().values()) == {"initial"}
+    # The views' own tables get several files by growing.
+    for start in (1000, 2000):
+        shop.sql(f"INSERT INTO {{t}} SELECT int(id), 1 FROM range({start}, {start + 9})")
+        shop.refresh("incremental")
+    return shop
+
+
+@pytest.mark.parametrize("most", [2000, 3], ids=["fetched", "kept"])
+def test_conditions_reach_tables_and_nothing_is_missed(
+    template: Warehouse, tmp_path: Path, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop = template.copy(tmp_path / "store")
+    monkeypatch.setattr(inline, "MAX_ROWS", most)
+    shop.sql("DELETE FROM {t} WHERE k = 7 OR k IS NULL")
+    shop.sql("UPDATE {t} SET k = k + 1 WHERE k BETWEEN 10 AND 12")
+    shop.sql("INSERT INTO {t} VALUES (NULL, 5), (15, 5), (15, 5), (7, 1)")
+    shop.sql("UPDATE {u} SET label = 'new' WHERE k = 15")
+    sent = record(shop.store, shop.spark)
+    assert set(shop.executed("incremental").values()) == {"incremental"}
+    near = [s for s in sent if "@near" in s.split(" AS ")[0]]
+    assert near and all("`k` IS NULL OR" in s for s in near if "t@near k in t@" in s)
+    assert any(" BETWEEN " in s or " IN (" in s for s in near)
+    shop.assert_exact(*VIEWS)
+
+
+def test_a_merge_looks_where_the_change_is(template: Warehouse, tmp_path: Path) -> None:
+    """The touched groups lie in the small files of the views' tables."""
+    shop = template.copy(tmp_path / "store")
+    shop.sql("UPDATE {t} SET x = 9 WHERE k = 1003")
+    shop.sql("DELETE FROM {t} WHERE k = 2004")
+    sent = record(shop.store, shop.spark)
+    shop.refresh("incremental")
+    merges = [s for s in sent if s.startswith("MERGE")]
+    assert len(merges) == 2 and all("\n  AND ((t.`k` IN (" in s for s in merges), merges
+    shop.assert_exact(*VIEWS)
