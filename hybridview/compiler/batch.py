@@ -6,14 +6,21 @@ from dataclasses import dataclass
 
 from hybridview.algebra.plan import Constant, Filter, Flatten, Join, Plan, Project, Scan, Union
 from hybridview.algebra.walk import tables, walk
+from hybridview.compiler.links import Link
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The tables that changed, and those among them that only gained rows."""
+    """The tables that changed, those among them that only gained rows, and declared keys."""
 
     changed: frozenset[str]
     appended: frozenset[str] = frozenset()
+    links: frozenset[Link] = frozenset()
+
+    @property
+    def growing_links(self) -> frozenset[Link]:
+        """The links to tables that only gained rows: no row that was there refers to a new one."""
+        return frozenset(link for link in self.links if link.target in self.appended)
 
 
 def touched(plan: Plan, batch: Batch) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
+from hybridview.algebra.expressions import Named, column
 from hybridview.algebra.plan import (
     Aggregate,
     Changes,
@@ -34,6 +35,7 @@ from hybridview.algebra.plan import (
 )
 from hybridview.compiler import rules
 from hybridview.compiler.batch import Batch, touched
+from hybridview.compiler.links import meets_nothing
 from hybridview.compiler.rules.aggregate import aggregate, plain
 from hybridview.compiler.rules.filter import filter
 from hybridview.compiler.rules.flatten import flatten
@@ -49,51 +51,56 @@ from hybridview.compiler.rules.window import window
 __all__ = ["before", "derive", "rules"]
 
 
-Memo = dict[tuple[str, int], Plan]
+Aliases = frozenset[str]
+Memo = dict[tuple[str, int, Aliases], Plan]
 """What was derived of a part, by its identity: a part that several others read is derived once."""
 
+ALL: Aliases = frozenset()
 
-def derive(plan: Plan, batch: Batch, memo: Memo | None = None) -> Plan:
+
+def derive(plan: Plan, batch: Batch, memo: Memo | None = None, without: Aliases = ALL) -> Plan:
     """Return the signed change of `plan` that `batch` causes.
 
     What reads no changed table has no change; so constant rows, which read none, never have one.
+    The changes of the scans `without` are left out: what is above joins them to nothing.
     """
     if not touched(plan, batch):
         return Empty(output(plan))
     memo = {} if memo is None else memo
-    key = ("change", id(plan))
+    key = ("change", id(plan), without)
     if key not in memo:
-        memo[key] = _derive(plan, batch, memo)
+        memo[key] = _derive(plan, batch, memo, without)
     return memo[key]
 
 
-def _derive(plan: Plan, batch: Batch, memo: Memo) -> Plan:
+def _derive(plan: Plan, batch: Batch, memo: Memo, without: Aliases) -> Plan:
     match plan:
-        case Scan():
-            return scan(plan, batch)
+        case Scan(_, alias):
+            return Empty(output(plan)) if alias in without else scan(plan, batch)
         case Filter(child):
-            return filter(plan, derive(child, batch, memo))
+            return filter(plan, derive(child, batch, memo, without))
         case Project(child):
-            return project(plan, derive(child, batch, memo))
-        case Join(left, right):
-            changes = derive(left, batch, memo), derive(right, batch, memo)
-            return join(plan, *changes, before(left, batch, memo))
+            return project(plan, derive(child, batch, memo, without))
+        case Join():
+            return _derive_join(plan, batch, memo, without)
         case Union(inputs):
             return union(plan, tuple(derive(child, batch, memo) for child in inputs))
         case Aggregate(child):
             return aggregate(plan, derive(child, batch, memo), before(child, batch, memo))
-        case Semi(left, right):
-            changes = derive(left, batch, memo), derive(right, batch, memo)
+        case Semi(left, right, condition):
+            alone = meets_nothing(condition, left, right, batch.growing_links)
+            changes = derive(left, batch, memo, without), derive(right, batch, memo, alone)
             return semi(plan, *changes, before(left, batch, memo), before(right, batch, memo))
-        case Outer(left, right):
-            changes = derive(left, batch, memo), derive(right, batch, memo)
+        case Outer(left, right, condition):
+            alone = meets_nothing(condition, left, right, batch.growing_links)
+            changes = derive(left, batch, memo, without), derive(right, batch, memo, alone)
             return outer(plan, *changes, before(left, batch, memo), before(right, batch, memo))
         case Window(child):
             return window(plan, derive(child, batch, memo), before(child, batch, memo))
         case Repeat(child):
-            return repeat(plan, derive(child, batch, memo))
+            return repeat(plan, derive(child, batch, memo, without))
         case Flatten(child):
-            return flatten(plan, derive(child, batch, memo))
+            return flatten(plan, derive(child, batch, memo, without))
         case (
             Distinct()
             | Top()
@@ -113,6 +120,30 @@ def _derive(plan: Plan, batch: Batch, memo: Memo) -> Plan:
             assert_never(plan)
 
 
+def _derive_join(plan: Join, batch: Batch, memo: Memo, without: Aliases) -> Plan:
+    """Return the change of a join, one side read old: the one by which more is known to be empty.
+
+    Declared keys say so of new rows of one side and old rows of the other. Read new, the other
+    side may have rows that came together with them.
+    """
+    left, right = plan.left, plan.right
+    alone_right = meets_nothing(plan.condition, left, right, batch.growing_links)
+    alone_left = meets_nothing(plan.condition, right, left, batch.growing_links)
+    if alone_left and not alone_right:
+        turned = Join(right, left, plan.condition)
+        left_change = derive(left, batch, memo, without | alone_left)
+        right_change = derive(right, batch, memo, without)
+        change = join(turned, right_change, left_change, before(right, batch, memo))
+        return change if isinstance(change, Empty) else in_order(change, output(plan))
+    changes = derive(left, batch, memo, without), derive(right, batch, memo, without | alone_right)
+    return join(plan, *changes, before(left, batch, memo))
+
+
+def in_order(plan: Plan, names: tuple[str, ...]) -> Plan:
+    """Return a plan with its columns in another order."""
+    return Project(plan, tuple(Named(name, column(name)) for name in names))
+
+
 def before(plan: Plan, batch: Batch, memo: Memo | None = None) -> Plan:
     """Return `plan` as it was before `batch`.
 
@@ -123,7 +154,7 @@ def before(plan: Plan, batch: Batch, memo: Memo | None = None) -> Plan:
     if not touched(plan, batch):
         return plan
     memo = {} if memo is None else memo
-    key = ("before", id(plan))
+    key = ("before", id(plan), ALL)
     if key not in memo:
         memo[key] = _before(plan, batch, memo)
     return memo[key]

@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from hybridview.algebra.plan import Aggregate, Plan, Project, Window, output
+from hybridview.algebra.plan import Aggregate, Empty, Plan, Project, Window, output
 from hybridview.algebra.walk import walk
 from hybridview.compiler.batch import Batch
+from hybridview.compiler.derive import derive
 from hybridview.compiler.difference import difference
 from hybridview.compiler.kinds import Recorded, kinds
 from hybridview.compiler.layout import EPOCH, ROW, Layout, LayoutKind, lay_out, shape
@@ -72,6 +73,13 @@ def delta_program(view: CompiledView, batch: Batch, epoch: str = "0") -> DeltaPr
     if view.whole:
         return difference(view.compilable, epoch)
     return compile_program(view.compilable, batch, epoch)
+
+
+def is_unaffected(view: CompiledView, batch: Batch) -> bool:
+    """Say whether declared keys alone show that a batch changes no row of a view."""
+    if not batch.growing_links or view.whole or view.state is not None:
+        return False
+    return isinstance(derive(view.compilable.plan, batch), Empty)
 
 
 def needs_state(parsed: exp.Query, relation: Relation, plan: Plan, types: Types) -> State | None:
@@ -172,4 +180,13 @@ def load_query(query: str, layout: Layout, epoch: str = "0") -> str:
     return query
 
 
-__all__ = ["CompiledView", "Project", "arguments", "compile_view", "load_query", "plan_view"]
+__all__ = [
+    "CompiledView",
+    "Project",
+    "arguments",
+    "compile_view",
+    "delta_program",
+    "is_unaffected",
+    "load_query",
+    "plan_view",
+]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import Any
 
@@ -251,7 +251,7 @@ class Duck:
         """Run a view's delta program as the engine would."""
         name = view.compilable.view
         reads = frozenset(tables(view.compilable.plan))
-        batch = Batch(batch.changed & reads, batch.appended & reads)
+        batch = replace(batch, changed=batch.changed & reads, appended=batch.appended & reads)
         ready = self.prepared.get((name, batch)) or self._prepare(view, batch)
         self.prepared[name, batch] = ready
         self.connection.execute(f"SET VARIABLE epoch = {epoch}")
@@ -350,7 +350,8 @@ class Duck:
             return batch
         self._insert(f"{name}@changes", [(*row, weight) for row, weight in signed])
         grows = all(weight > 0 for _, weight in signed)
-        return Batch(batch.changed | {name}, batch.appended | ({name} if grows else set()))
+        appended = batch.appended | ({name} if grows else set())
+        return replace(batch, changed=batch.changed | {name}, appended=appended)
 
     def _insert(self, table: str, rows: Sequence[Row]) -> None:
         if rows:
