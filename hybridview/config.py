@@ -26,13 +26,22 @@ _KINDS: dict[str, tuple[type, str]] = {
 
 
 @dataclass(frozen=True, slots=True)
+class ConfigTable:
+    """A base table: a location alone, or with its declared keys."""
+
+    location: str
+    key: tuple[str, ...] = ()
+    references: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
     """What the file says; paths are relative to its folder."""
 
     store: Path | None = None
     views: Path = Path("views")
     strategy: str | None = None
-    tables: dict[str, str] = field(default_factory=dict)
+    tables: dict[str, ConfigTable] = field(default_factory=dict)
     spark: dict[str, str] = field(default_factory=dict)
     file: Path | None = None
     keep: str | None = None
@@ -65,7 +74,7 @@ def read_config(path: Path) -> Config:
         folder / store if store else None,
         folder / data.get("views", "views"),
         data.get("strategy"),
-        {name: _location(folder, value) for name, value in data.get("tables", {}).items()},
+        {name: _table(path, name, value) for name, value in data.get("tables", {}).items()},
         dict(_flat("", data.get("spark", {}))),
         path,
         data.get("keep"),
@@ -98,6 +107,22 @@ def _flat(prefix: str, settings: dict[str, Any]) -> Iterator[tuple[str, str]]:
         else:
             text = str(value).lower() if isinstance(value, bool) else str(value)
             yield f"{prefix}{name}", text
+
+
+def _table(path: Path, name: str, value: Any) -> ConfigTable:
+    """Read `name = "location"`, or a table with location, key and references."""
+    if isinstance(value, str):
+        return ConfigTable(_location(path.parent, value))
+    lists = [value.get(k, []) for k in ("key", "references")] if isinstance(value, dict) else []
+    texts = all(isinstance(v, list) and all(isinstance(t, str) for t in v) for v in lists)
+    known = {"location", "key", "references"}
+    if not lists or not texts or not isinstance(value.get("location"), str) or set(value) - known:
+        raise UsageError(
+            f'table "{name}" in {path} is neither a location nor a table with one',
+            hint='Write it like: orders = { location = "data/orders", key = ["id"], '
+            'references = ["customer_id -> customers"] }',
+        )
+    return ConfigTable(_location(path.parent, value["location"]), *map(tuple, lists))
 
 
 def _location(folder: Path, value: Any) -> str:

@@ -129,8 +129,13 @@ class Store:
         enable_change_feed: bool = False,
         replace: bool = False,
         without_change_feed: bool = False,
+        references: Sequence[str] = (),
     ) -> TableRecord:
-        """Register a Delta table, by folder or catalog name, under a name for views to use."""
+        """Register a Delta table, by folder or catalog name, under a name for views to use.
+
+        `references` are its foreign keys, such as "customer_id -> customers". They and the key
+        are believed: refreshes leave out what they say is empty, and `verify` checks them.
+        """
         where = None if location is None else str(location)
         return tables.add_table(
             self._context,
@@ -140,6 +145,7 @@ class Store:
             enable_change_feed,
             replace,
             without_change_feed,
+            tuple(references),
         )
 
     def remove_table(self, name: str) -> None:

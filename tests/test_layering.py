@@ -16,7 +16,7 @@ STAGES = (
     ("sql",),
     ("compiler",),
     ("deltalog", "inside"),
-    ("catalog", "watermark"),
+    ("catalog", "records", "watermark"),
     ("strategy",),
     ("plan",),
     ("engine",),

@@ -57,7 +57,8 @@ VIEWS = {
     "target_grouped": "SELECT o.x, t.n FROM o JOIN "
     "(SELECT id, count(*) AS n FROM c GROUP BY id) AS t ON t.id = o.cid",
     "computed": "SELECT t.k, o.x FROM o JOIN (SELECT id + 1 AS k FROM c) AS t ON t.k = o.cid",
-    "renamed": "SELECT t.k, o.x FROM o JOIN (SELECT id AS k FROM c WHERE g < 3) AS t ON t.k = o.cid",
+    "renamed": "SELECT t.k, o.x FROM o JOIN (SELECT id AS k FROM c WHERE g < 3) AS t "
+    "ON t.k = o.cid",
     "united": "SELECT t.k, o.x FROM o JOIN (SELECT id AS k FROM c UNION ALL SELECT g FROM c) AS t "
     "ON t.k = o.cid",
     "beside": "SELECT c.g, o.x, d.g AS h FROM o JOIN c ON o.cid = c.id JOIN c AS d ON d.g = o.x",

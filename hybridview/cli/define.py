@@ -44,6 +44,10 @@ def table_add(
     key: Annotated[
         list[str] | None, typer.Option(help="Column of the key; repeat for several.")
     ] = None,
+    references: Annotated[
+        list[str] | None,
+        typer.Option(help='Foreign key, such as "customer_id -> customers"; repeat for several.'),
+    ] = None,
     enable_change_feed: Annotated[
         bool, typer.Option("--enable-change-feed", help="Turn the change data feed on.")
     ] = False,
@@ -63,7 +67,13 @@ def table_add(
         opened, _ = open_store(store)
         with opened:
             record = opened.add_table(
-                name, location, key or (), enable_change_feed, replace, without_change_feed
+                name,
+                location,
+                key or (),
+                enable_change_feed,
+                replace,
+                without_change_feed,
+                references or (),
             )
         if as_json:
             typer.echo(render.as_json("table", {"table": record}))
@@ -189,13 +199,13 @@ def apply(
         opened, config = open_store(store)
         with opened:
             known = {t.name.lower() for t in opened.tables()}
-            for table, location in config.tables.items():
-                if table.lower() in known:
+            for name, table in config.tables.items():
+                if name.lower() in known:
                     continue
                 if not as_json:
-                    say([f"add table  {table}  {location}"])
+                    say([f"add table  {name}  {table.location}"])
                 if not dry_run:
-                    opened.add_table(table, location)
+                    opened.add_table(name, table.location, table.key, references=table.references)
             found = opened.plan_apply(folder or config.views)
             if not as_json:
                 say(render.actions(found, allow_drop) or ["no view files"])

@@ -225,8 +225,9 @@ def proof(found: Proof, names: int) -> list[str]:
 
 def verdict(found: Verdict, names: int, width: int) -> list[str]:
     """Return `equal`, or what differs with sample rows; `names` is the width of view names."""
-    if found.ok:
-        return [f"{found.view:<{names}}  equal  {number(found.rows, 'row')}"]
+    if not found.missing and not found.extra:
+        lines = [f"{found.view:<{names}}  equal  {number(found.rows, 'row')}"]
+        return lines + [f"  but a declared key does not hold: {p}" for p in found.broken_keys]
     lines = [
         f"{found.view:<{names}}  DIFFERENT  {number(found.missing, 'row')} missing, "
         f"{found.extra:,} too many"
@@ -235,6 +236,7 @@ def verdict(found: Verdict, names: int, width: int) -> list[str]:
     rows += [("+", *map(cell, r)) for r in found.extra_rows]
     lines += [f"  {line}" for line in table(rows, width - 2, ("", *found.columns))]
     lines.append("  - is missing from the stored view, + should not be there")
+    lines += [f"  a declared key does not hold: {p}" for p in found.broken_keys]
     lines.append(f"  hint: {run('refresh', found.view, '--strategy', 'snapshot')}")
     return lines
 

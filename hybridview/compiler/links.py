@@ -79,9 +79,7 @@ _KEEPS_VALUES = (*_LINEAR, Outer, Aggregate, Window)
 """A column that they pass on holds values of their input, or NULL."""
 
 
-def _origin(
-    plan: Plan, name: str, through: tuple[type, ...] = _LINEAR
-) -> tuple[Scan, str] | None:
+def _origin(plan: Plan, name: str, through: tuple[type, ...] = _LINEAR) -> tuple[Scan, str] | None:
     """Return the scan whose column shows as `name`, if only some operators are in between."""
     if isinstance(plan, Scan):
         prefix = f"{plan.alias}."
@@ -92,17 +90,16 @@ def _origin(
         return _origin(plan.left, name, through) if name in output(plan.left) else None
     if not isinstance(plan, through):
         return None
-    if isinstance(plan, Project | Aggregate):
-        shown = plan.columns if isinstance(plan, Project) else plan.keys
-        inner = next((c.expr for c in shown if c.name == name), None)
-        if inner is None or not _is_column(inner):
+    match plan:
+        case Project(child, shown) | Aggregate(child, shown):
+            inner = next((c.expr for c in shown if c.name == name and _is_column(c.expr)), None)
+            return None if inner is None else _origin(child, inner.name, through)
+        case Join(left, right) | Outer(left, right):
+            return _origin(left if name in output(left) else right, name, through)
+        case Filter(child) | Repeat(child) | Flatten(child) | Semi(child) | Window(child):
+            return _origin(child, name, through) if name in output(child) else None
+        case _:
             return None
-        return _origin(plan.input, inner.name, through)
-    if isinstance(plan, Join | Outer):
-        side = plan.left if name in output(plan.left) else plan.right
-        return _origin(side, name, through)
-    child = plan.left if isinstance(plan, Semi) else plan.input
-    return _origin(child, name, through) if name in output(child) else None
 
 
 __all__ = ["Link", "meets_nothing"]

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from hybridview.algebra.show import show
 from hybridview.catalog import ViewRecord
 from hybridview.compiler.advice import advice
 from hybridview.compiler.batch import Batch
+from hybridview.compiler.links import Link
 from hybridview.compiler.program import DeltaProgram, NotIncremental
 from hybridview.compiler.render import text
-from hybridview.compiler.view import delta_program, load_query
+from hybridview.compiler.view import CompiledView, delta_program, is_unaffected, load_query
 from hybridview.operations.context import Context, view_named
 from hybridview.operations.folded import SPACE, folded
 from hybridview.plan.compiled import Compiled, compile_record, known_types
+from hybridview.plan.links import links
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,16 +85,20 @@ def explain(context: Context, name: str) -> Explanation:
     view = view_named(catalog, name)
     hidden = {record.name for record in catalog.hidden(view)}
     kept = tuple(record for record in catalog.ordered() if record.name in hidden)
-    return explain_record(view, kept)
+    return explain_record(view, kept, lambda record: links(catalog, tuple(record.sources)))
 
 
-def explain_record(view: ViewRecord, hidden: tuple[ViewRecord, ...] = ()) -> Explanation:
+def explain_record(
+    view: ViewRecord,
+    hidden: tuple[ViewRecord, ...] = (),
+    links_of: Callable[[ViewRecord], frozenset[Link]] = lambda _: frozenset(),
+) -> Explanation:
     """Explain a view by its record, and what is kept for it by theirs."""
-    own = _explain(view)
-    return replace(own, parts=tuple(_explain(record) for record in hidden))
+    own = _explain(view, links_of(view))
+    return replace(own, parts=tuple(_explain(record, links_of(record)) for record in hidden))
 
 
-def _explain(view: ViewRecord) -> Explanation:
+def _explain(view: ViewRecord, declared: frozenset[Link]) -> Explanation:
     compiled = compile_record(view)
     layout = _describe_layout(compiled)
     load = load_query(view.text, compiled.layout, "{epoch}")
@@ -117,6 +124,7 @@ def _explain(view: ViewRecord) -> Explanation:
         reasons.append(f"snapshot also when rows only come: {reason}")
     if view.parts and not compiled.view.whole:
         reasons.append(f"piecewise: {_listed(tuple(view.parts))} kept beside it, and maintained")
+    reasons += [_pruned(link) for link in _useful(compiled.view, declared)]
     found = advice(compiled.compilable.plan, known_types(view), compiled.view.parts)
     return Explanation(
         view.name,
@@ -128,6 +136,26 @@ def _explain(view: ViewRecord) -> Explanation:
         load,
         advice=() if view.state_of else found,
     )
+
+
+def _useful(view: CompiledView, declared: frozenset[Link]) -> list[Link]:
+    """Return the foreign keys that make some change cheaper."""
+    found = []
+    for link in sorted(declared, key=str):
+        grown = Batch(frozenset({link.target}), frozenset({link.target}))
+        try:
+            known = replace(grown, links=frozenset({link}))
+            if is_unaffected(view, known) or (
+                text(delta_program(view, known).change) != text(delta_program(view, grown).change)
+            ):
+                found.append(link)
+        except NotIncremental:
+            continue
+    return found
+
+
+def _pruned(link: Link) -> str:
+    return f"new rows of {link.target} are not joined with old rows of {link.table}: {link}"
 
 
 def _describe_layout(compiled: Compiled) -> str:

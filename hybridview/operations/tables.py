@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,18 +12,22 @@ from hybridview.engine.session import quote, table_at
 from hybridview.engine.spark_errors import first_line, spark_errors
 from hybridview.errors import (
     InUseError,
-    KeyViolationError,
     NameTakenError,
     NoChangeFeedError,
     NotDeltaError,
-    UnknownColumnError,
     command,
     run,
 )
 from hybridview.inside import is_folder
 from hybridview.operations.context import TABLES, Context, table_named
+from hybridview.operations.keys import (
+    check_key,
+    check_reference,
+    read_key,
+    read_reference,
+)
 from hybridview.operations.names import check_name, check_path
-from hybridview.operations.suggest import closest
+from hybridview.plan.links import links
 
 
 class Feed(NamedTuple):
@@ -40,6 +45,7 @@ def add_table(
     enable_change_feed: bool = False,
     replace: bool = False,
     without_change_feed: bool = False,
+    references: tuple[str, ...] = (),
 ) -> TableRecord:
     """Register a Delta table by folder or catalog name; the store's tables/ folder if None."""
     check_name(name, "table")
@@ -55,7 +61,8 @@ def add_table(
         )
     path, catalog_name = _find(context, name, location)
     feed = Feed(enable_change_feed, without_change_feed)
-    record = _checked(context, name, path, catalog_name, key, feed)
+    record = _checked(context, name, path, catalog_name, feed)
+    record = _with_keys(context, catalog, record, key, references)
     context.ledger.append("table", as_payload(record))
     return record
 
@@ -129,7 +136,6 @@ def _checked(
     name: str,
     path: Path,
     catalog_name: str,
-    key: tuple[str, ...],
     feed: Feed,
 ) -> TableRecord:
     check_path(path)
@@ -141,8 +147,35 @@ def _checked(
             hint="Write it with: df.write.format('delta').save(...)",
         )
     info = _with_feed(context, name, path, log, feed)
-    _check_key(context, name, path, info, key)
-    return TableRecord(name, context.location_of(path), info.id, info.columns, key, catalog_name)
+    return TableRecord(
+        name, context.location_of(path), info.id, info.columns, catalog_name=catalog_name
+    )
+
+
+def _with_keys(
+    context: Context,
+    catalog: Catalog,
+    table: TableRecord,
+    key: tuple[str, ...],
+    references: tuple[str, ...],
+) -> TableRecord:
+    """Add keys to a record; they exist, and the rows agree with them."""
+    table = replace(table, key=read_key(table.schema, key))
+    # A table may refer to itself.
+    catalog = replace(catalog, tables={**catalog.tables, table.name.lower(): table})
+    found = tuple(read_reference(catalog, table.schema, text) for text in references)
+    table = replace(table, references=found)
+    catalog = replace(catalog, tables={**catalog.tables, table.name.lower(): table})
+    path = str(context.path(catalog, table.name).resolve())
+    if table.key:
+        check_key(context.worker(), table.name, table_at(path), table.key)
+    for link in links(catalog, tuple(catalog.tables)):
+        if link.table.lower() == table.name.lower():
+            other = str(context.path(catalog, link.target).resolve())
+            check_reference(
+                context.worker(), table.name, {link.table: path, link.target: other}, link
+            )
+    return table
 
 
 def _with_feed(context: Context, name: str, path: Path, log: FolderLog, feed: Feed) -> TableInfo:
@@ -164,30 +197,3 @@ def _with_feed(context: Context, name: str, path: Path, log: FolderLog, feed: Fe
         f"SET TBLPROPERTIES ('{FEED_PROPERTY}' = 'true')"
     )
     return log.info()
-
-
-def _check_key(
-    context: Context, name: str, path: Path, info: TableInfo, key: tuple[str, ...]
-) -> None:
-    """Make sure that a declared key exists and is unique."""
-    if not key:
-        return
-    known = {c.name.lower(): c.name for c in info.columns}
-    for column in key:
-        if column.lower() not in known:
-            raise UnknownColumnError(
-                f'table "{name}" has no column "{column}"',
-                detail=closest(column, list(known.values()), "columns"),
-            )
-    columns = ", ".join(quote(c) for c in key)
-    repeated = context.worker().run(
-        f"SELECT {columns}, count(*) AS n FROM {table_at(str(path.resolve()), info.version)} "
-        f"GROUP BY {columns} HAVING count(*) > 1 LIMIT 3"
-    )
-    if repeated:
-        shown = "; ".join(f"{tuple(row[:-1])} occurs {row[-1]} times" for row in repeated)
-        raise KeyViolationError(
-            f'({", ".join(key)}) is not a key of table "{name}"',
-            detail=f"{shown}.",
-            hint="Declare the columns that identify a row, or no key.",
-        )

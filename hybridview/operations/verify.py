@@ -10,11 +10,13 @@ from hybridview.compiler.identity import Type, identity, read_type
 from hybridview.compiler.openness import Open
 from hybridview.engine.interrupt import interruptible
 from hybridview.engine.relations import Relations
-from hybridview.engine.session import Session, quote, temp_view
+from hybridview.engine.session import Session, quote, table_at, temp_view
 from hybridview.engine.spark_errors import as_refresh_error, spark_errors
 from hybridview.operations.context import Context, view_named
+from hybridview.operations.keys import broken_key, broken_link
 from hybridview.operations.read import published, select
 from hybridview.plan.compiled import compile_record
+from hybridview.plan.links import links
 from hybridview.plan.steps import Pinned
 from hybridview.schema import HIDDEN
 from hybridview.sql.load import with_columns
@@ -38,10 +40,12 @@ class Verdict:
     missing_rows: tuple[tuple[Any, ...], ...] = ()
     extra_rows: tuple[tuple[Any, ...], ...] = ()
     columns: tuple[str, ...] = ()
+    broken_keys: tuple[str, ...] = ()
+    """Declared keys that the rows do not agree with: refreshes believe them."""
 
     @property
     def ok(self) -> bool:
-        return not self.missing and not self.extra
+        return not self.missing and not self.extra and not self.broken_keys
 
 
 def verify(context: Context, name: str, epoch: int | None = None) -> Verdict:
@@ -59,9 +63,11 @@ def verify(context: Context, name: str, epoch: int | None = None) -> Verdict:
     session.set(dict(view.settings))
     relations = Relations(session, lambda n: str(context.path(catalog, n).resolve()))
     try:
-        relations.pin_for_text(_sources(catalog, view, state))
+        sources = _sources(catalog, view, state)
+        relations.pin_for_text(sources)
         with interruptible(context.port().cancel):
-            return _compare(context, session, view, state, epoch or catalog.epoch)
+            verdict = _compare(context, session, view, state, epoch or catalog.epoch)
+            return replace(verdict, broken_keys=_broken_keys(context, session, catalog, sources))
     except spark_errors() as error:
         raise as_refresh_error(view.name, error) from None
 
@@ -79,6 +85,21 @@ def _sources(catalog: Catalog, view: ViewRecord, state: ViewState) -> tuple[Pinn
         table_id, version = versions[name.lower()]
         found.append(Pinned(name, table_id, version, tuple(c.name for c in columns)))
     return tuple(found)
+
+
+def _broken_keys(
+    context: Context, session: Session, catalog: Catalog, sources: tuple[Pinned, ...]
+) -> tuple[str, ...]:
+    """Return which declared foreign keys between a view's sources do not hold, nor their keys."""
+    at = {
+        s.name: table_at(str(context.path(catalog, s.name).resolve()), s.version) for s in sources
+    }
+    found = links(catalog, tuple(at))
+    problems = {broken_link(session, link, at) for link in found}
+    for target, key in {(link.target, link.key) for link in found}:
+        repeated = broken_key(session, at[target], key)
+        problems.add(f"{target} ({', '.join(key)}): {repeated}" if repeated else "")
+    return tuple(sorted(problems - {""}))
 
 
 def _compare(

@@ -12,9 +12,10 @@ from hybridview.compiler.batch import Batch
 from hybridview.compiler.program import DeltaProgram, NotIncremental
 from hybridview.compiler.render import text
 from hybridview.compiler.statements import overwrite
-from hybridview.compiler.view import delta_program, load_query
+from hybridview.compiler.view import delta_program, is_unaffected, load_query
 from hybridview.errors import BlockedError, HybridviewError, NotIncrementalError, run
 from hybridview.plan.compiled import Compiled, compile_record
+from hybridview.plan.links import links
 from hybridview.plan.sources import BasePin, check_columns
 from hybridview.plan.steps import Apply, Feed, Kept, Load, NearRead, Pinned, RefreshPlan, ViewPlan
 from hybridview.schema import Column, Executed, Strategy, VersionVector
@@ -126,7 +127,11 @@ class _Builder:
         usable = state is not None and not rebuild
         read = _read(compiled, (*sources, *parts))
         facts = self._facts(view, inputs, read) if usable else ()
-        program, obstacle = self._program(compiled, facts) if usable else (None, "")
+        batch = self._batch(read, facts)
+        if compiled.view is not None and is_unaffected(compiled.view, batch):
+            facts = tuple(replace(fact, changed=False) for fact in facts)
+            batch = Batch(frozenset())
+        program, obstacle = self._program(compiled, batch) if usable else (None, "")
         options = Options(
             state is not None and inputs is not None,
             rebuild,
@@ -272,21 +277,21 @@ class _Builder:
             self.known_facts[key] = change_facts(name, pin.log, start, pin.info)
         return self.known_facts[key]
 
-    def _program(
-        self, compiled: Compiled, facts: tuple[ChangeFacts, ...]
-    ) -> tuple[DeltaProgram | None, str]:
+    def _batch(self, read: tuple[Pinned, ...], facts: tuple[ChangeFacts, ...]) -> Batch:
+        """Return which sources changed, and what declared keys say about them."""
+        changed = frozenset(f.source for f in facts if f.changed)
+        appended = frozenset(f.source for f in facts if f.changed and f.appended)
+        return Batch(changed, appended, links(self.catalog, [source.name for source in read]))
+
+    def _program(self, compiled: Compiled, batch: Batch) -> tuple[DeltaProgram | None, str]:
         if compiled.view is None:
             return None, compiled.no_rule
-        changed = frozenset(f.source for f in facts if f.changed)
-        if not changed:
+        if not batch.changed:
             return None, ""
-        appended = frozenset(f.source for f in facts if f.changed and f.appended)
         try:
-            epoch = str(self.request.epoch)
-            program = delta_program(compiled.view, Batch(changed, appended), epoch)
+            return delta_program(compiled.view, batch, str(self.request.epoch)), ""
         except NotIncremental as reason:
             return None, str(reason)
-        return program, ""
 
     def _recomputed_parent(self, view: ViewRecord) -> str:
         for name in (*view.sources, *view.parts):

@@ -70,7 +70,24 @@ def test_paths_count_from_the_folder_of_the_file(tmp_path: Path) -> None:
     configure(tmp_path, 'views = "models"\n[tables]\norders = "data/orders"\nsales = "main.sales"')
     found = find_config(tmp_path)
     assert found.views == tmp_path / "models"
-    assert found.tables == {"orders": str(tmp_path / "data" / "orders"), "sales": "main.sales"}
+    locations = {name: table.location for name, table in found.tables.items()}
+    assert locations == {"orders": str(tmp_path / "data" / "orders"), "sales": "main.sales"}
+
+
+def test_a_table_may_have_keys(tmp_path: Path) -> None:
+    text = (
+        '[tables.orders]\nlocation = "data/orders"\nkey = ["id"]\nreferences = ["c -> customers"]'
+    )
+    configure(tmp_path, text)
+    found = find_config(tmp_path).tables["orders"]
+    assert (found.key, found.references) == (("id",), ("c -> customers",))
+
+
+@pytest.mark.parametrize("wrong", ["3", '{ key = ["id"] }', '{ location = "x", keys = ["id"] }'])
+def test_a_table_is_a_location_with_keys(tmp_path: Path, wrong: str) -> None:
+    configure(tmp_path, f"[tables]\norders = {wrong}")
+    with pytest.raises(UsageError, match="orders"):
+        find_config(tmp_path)
 
 
 def test_an_unknown_key_is_a_mistake(tmp_path: Path) -> None:
