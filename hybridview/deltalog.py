@@ -17,6 +17,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from deltalake.exceptions import TableNotFoundError as _NotDelta
 
+from hybridview.filestats import FileBounds, Size, bounds_of, size_of
 from hybridview.schema import Column, TableId
 
 _COMMIT_FILE = re.compile(r"(\d{20})\.json")
@@ -117,19 +118,6 @@ class TableInfo:
         return self.properties.get(FEED_PROPERTY, "false").lower() == "true"
 
 
-@dataclass(frozen=True, slots=True)
-class FileBounds:
-    """What the log says of one column in one file; None where it says nothing.
-
-    Texts are bytes here, as they are compared.
-    """
-
-    rows: int
-    low: Any
-    high: Any
-    nulls: int | None
-
-
 class LogGap(Exception):
     """A commit that is no longer in the log."""
 
@@ -151,7 +139,11 @@ class DeltaLog(Protocol):
 
     def row_count(self, version: int) -> int | None: ...
 
+    def size(self, version: int) -> Size: ...
+
     def bounds(self, version: int, column: str) -> tuple[FileBounds, ...] | None: ...
+
+    def feed_size(self, version: int) -> Size: ...
 
 
 class FolderLog:
@@ -208,28 +200,18 @@ class FolderLog:
 
     def row_count(self, version: int) -> int | None:
         """Return the number of rows by file statistics; None if some file has none."""
-        actions = DeltaTable(str(self.path), version=version).get_add_actions(flatten=True)
-        if "num_records" not in actions.schema.names:
-            return None
-        counts: list[Any] = [value.as_py() for value in actions.column("num_records")]  # type: ignore[attr-defined]
-        if any(count is None for count in counts):
-            return None
-        return int(sum(counts))
+        return self.size(version).rows
+
+    def size(self, version: int) -> Size:
+        """Return how much a version holds."""
+        return size_of(self._files(version))
 
     def bounds(self, version: int, column: str) -> tuple[FileBounds, ...] | None:
         """Return the bounds of a column in every file; None if the log has none of it."""
-        actions = DeltaTable(str(self.path), version=version).get_add_actions(flatten=True)
-        names = {name.lower(): name for name in actions.schema.names}
-        wanted = ("num_records", *(f"{what}.{column.lower()}" for what in ("min", "max")))
-        if any(name not in names for name in wanted):
-            return None
-        nulls = names.get(f"null_count.{column.lower()}")
-        columns = [_values(actions, names[name]) for name in wanted]
-        columns.append(_values(actions, nulls) if nulls else [None] * len(columns[0]))
-        return tuple(
-            FileBounds(rows or 0, low, high, none)
-            for rows, low, high, none in zip(*columns, strict=True)
-        )
+        return bounds_of(self._files(version), column)
+
+    def _files(self, version: int) -> Any:
+        return DeltaTable(str(self.path), version=version).get_add_actions(flatten=True)
 
     def commit(self, version: int) -> Commit:
         """Read one commit; raises LogGap if the log was cleaned past it."""
@@ -240,12 +222,20 @@ class FolderLog:
 
         The feed reads a commit's own change files if it wrote any, else what it added and removed.
         """
-        actions = self._actions(version)
-        files = [a["cdc"] for a in actions if "cdc" in a] or [
-            a[k] for a in actions for k in ("add", "remove") if k in a and a[k].get("dataChange", 1)
-        ]
+        files = self._feed_files(version)
         paths = (path for file in files for path in file_paths(self.path, file))
         return tuple(str(path) for path in paths if not path.exists())
+
+    def feed_size(self, version: int) -> Size:
+        """Return how much the change feed reads for one commit."""
+        files = self._feed_files(version)
+        return Size(len(files), sum(int(f.get("size") or 0) for f in files), None)
+
+    def _feed_files(self, version: int) -> list[dict[str, Any]]:
+        actions = self._actions(version)
+        return [a["cdc"] for a in actions if "cdc" in a] or [
+            a[k] for a in actions for k in ("add", "remove") if k in a and a[k].get("dataChange", 1)
+        ]
 
     def _actions(self, version: int) -> list[dict[str, Any]]:
         path = self.folder / f"{version:020d}.json"
@@ -255,11 +245,6 @@ class FolderLog:
         except FileNotFoundError:
             raise LogGap(f"commit {version} of {self.path.name} is gone") from None
         return [json.loads(line) for line in lines if line.strip()]
-
-
-def _values(actions: Any, name: str) -> list[Any]:
-    found = [value.as_py() for value in actions.column(name)]
-    return [v.encode("utf-8") if isinstance(v, str) else v for v in found]
 
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):/")

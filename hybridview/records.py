@@ -108,6 +108,8 @@ class ViewState:
     """The refresh this state was found in; older than the record's if it was not asked about."""
     program: str = ""
     """The program its rows were computed by: a view may have been redefined since."""
+    read: Mapping[str, int] = field(default_factory=dict)
+    """How many files and bytes had to be read for it, by the logs of the tables."""
 
 
 @dataclass(frozen=True, slots=True)

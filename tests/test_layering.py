@@ -15,7 +15,7 @@ STAGES = (
     ("algebra",),
     ("sql",),
     ("compiler",),
-    ("deltalog", "inside"),
+    ("deltalog", "filestats", "inside"),
     ("catalog", "records", "watermark"),
     ("strategy",),
     ("plan",),

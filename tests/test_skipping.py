@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from hybridview.compiler import statements
 from hybridview.compiler.layout import Layout, LayoutKind
-from hybridview.deltalog import FileBounds, FolderLog
+from hybridview.deltalog import FolderLog
 from hybridview.engine.values import (
     MOST_SPANS,
     MOST_VALUES,
@@ -27,6 +27,7 @@ from hybridview.engine.values import (
     share,
     together,
 )
+from hybridview.filestats import FileBounds
 from hybridview.sql.lexer import pieces
 
 NUMBERS = st.integers(-(2**63), 2**63 - 1)

@@ -84,6 +84,23 @@ def counts(state: ViewState) -> str:
     return ""
 
 
+def read(state: ViewState) -> str:
+    """Return `read 1.2 MB in 3 files`; nothing if nothing was read."""
+    if not state.read:
+        return ""
+    return f"read {amount(state.read['bytes']):>7} in {number(state.read['files'], 'file')}"
+
+
+def amount(size: int) -> str:
+    """Return a number of bytes as people write it."""
+    value = float(size)
+    for unit in ("B", "kB", "MB", "GB"):
+        if value < 999.5:
+            return f"{value:.0f} {unit}" if unit == "B" or value >= 99.5 else f"{value:.1f} {unit}"
+        value /= 1000
+    return f"{value:.1f} TB"
+
+
 def refresh_line(number: int, total: int, state: ViewState, names: int, width: int) -> list[str]:
     """Return one view's line: what was done, to how many rows, how long, why."""
     lead = f"[{number}/{total}] "
@@ -206,7 +223,7 @@ def history(records: Sequence[RefreshRecord], width: int) -> list[str]:
         )
         lines.append(f"{head}  expired" if record.expired else head)
         rows = [
-            (f"  {v.name}", v.executed, counts(v), f"{v.seconds:.1f}s", v.reason)
+            (f"  {v.name}", v.executed, counts(v), f"{v.seconds:.1f}s", read(v), v.reason)
             for v in record.views
             if v.epoch in (0, record.epoch) and not v.name.endswith("@state")
         ]

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from hybridview.deltalog import DeltaLog
 from hybridview.engine.changes import Change, Changes
 from hybridview.engine.session import Session, quote, table_at, temp_view
-from hybridview.engine.values import USEFUL_SHARE, condition, share, together
+from hybridview.engine.values import USEFUL_SHARE, condition, share, together, unskipped
+from hybridview.filestats import Size, total
 from hybridview.plan.steps import Feed, NearRead, Pinned
 
 
@@ -23,6 +24,8 @@ class Relations:
         self.known: dict[str, str] = {}
         self.of_source: dict[str, Change] = {}
         """The change of each source, by its name, that is registered now."""
+        self.near_sizes: dict[str, Size] = {}
+        """What is left to read of a source near some changes, by symbol."""
 
     def _register(self, name: str, query: str) -> None:
         if self.known.get(name) != query:
@@ -60,22 +63,28 @@ class Relations:
     def near(self, read: NearRead, source: Pinned, log: DeltaLog) -> None:
         """Make a relation of the rows of a source near some changes, where files can be skipped."""
         assert source.version is not None
-        self._register(read.symbol, self._at(source) + self._where(read, log, source.version))
+        where, size = self._where(read, log, source.version)
+        self._register(read.symbol, self._at(source) + where)
+        self.near_sizes[read.symbol] = size
 
-    def _where(self, read: NearRead, log: DeltaLog, version: int) -> str:
-        """Return the condition of a reading near changes; empty if it would skip little."""
+    def _where(self, read: NearRead, log: DeltaLog, version: int) -> tuple[str, Size]:
+        """Return the condition of a reading near changes, and how much it leaves to be read.
+
+        The condition is empty if it would skip little.
+        """
         changes = [(self.of_source.get(table.lower()), column) for table, column in read.found_in]
         found = [
             self.shared.values(self.session, change, column) if change is not None else None
             for change, column in changes
         ]
         values = together([v for v in found if v is not None]) if None not in found else None
-        if values is None:
-            return ""
         files = log.bounds(version, read.column)
-        if files is not None and share(values, files) > USEFUL_SHARE:
-            return ""
-        return f" WHERE {condition(read.column, values)}"
+        if values is None or files is None:
+            where = f" WHERE {condition(read.column, values)}" if values is not None else ""
+            return where, log.size(version)
+        if share(values, files) > USEFUL_SHARE:
+            return "", total(files)
+        return f" WHERE {condition(read.column, values)}", total(unskipped(values, files))
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -21,6 +21,7 @@ from hybridview.engine.relations import Relations
 from hybridview.engine.session import Session
 from hybridview.engine.spark_errors import as_refresh_error, spark_errors, why_recompute
 from hybridview.engine.writer import (
+    Done,
     Places,
     Settled,
     TooLarge,
@@ -185,10 +186,10 @@ class Runner:
         view = settled.view
         if isinstance(view.step, Apply):
             try:
-                rows = writer.apply(settled, view.step)
+                done = writer.apply(settled, view.step)
                 self.written |= writer.written
                 executed, reason = self._with_parts(view)
-                return self._done(settled, executed, reason, started, rows)
+                return self._done(settled, executed, reason, started, done)
             except TooLarge as share:
                 reason = str(share)
             except spark_errors() as error:
@@ -200,9 +201,9 @@ class Runner:
             )
             settled = replace(settled, view=view)
         assert isinstance(view.step, Load)
-        rows = writer.load(settled, view.step)
+        done = writer.load(settled, view.step)
         self.written |= writer.written
-        return self._done(settled, view.executed, view.reason, started, rows)
+        return self._done(settled, view.executed, view.reason, started, done)
 
     def _writer(self) -> Writer:
         """Return a writer that nobody uses."""
@@ -255,7 +256,7 @@ class Runner:
         executed: Executed,
         reason: str,
         started: float,
-        rows: Mapping[str, int] | None = None,
+        done: Done | None = None,
     ) -> ViewState:
         view = settled.view
         version, table_id = view.kept.version, view.kept.table_id
@@ -271,11 +272,12 @@ class Runner:
             executed.value,
             reason,
             round(time.monotonic() - started, 3),
-            dict(rows or {}),
+            done.rows if done else {},
             "",
             method,
             self.plan.epoch,
             view.program,
+            {"files": done.read.files, "bytes": done.read.bytes} if done else {},
         )
 
     def _kept(

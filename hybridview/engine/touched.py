@@ -8,12 +8,21 @@ column. The column that lets most files be skipped says so.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from hybridview.compiler.layout import Layout, LayoutKind
 from hybridview.compiler.statements import KEY
 from hybridview.deltalog import DeltaLog
-from hybridview.engine.values import USEFUL_SHARE, Values, of_texts, share
+from hybridview.engine.values import USEFUL_SHARE, Values, of_texts, share, unskipped
+from hybridview.filestats import Size, total
+
+
+class Touched(NamedTuple):
+    """A stored column, the values that touched rows have in it, and the files they can lie in."""
+
+    column: str
+    values: Values
+    size: Size
 
 
 def touched(
@@ -22,9 +31,9 @@ def touched(
     rows: Sequence[tuple[Any, ...]],
     log: DeltaLog,
     version: int,
-) -> tuple[str, Values] | None:
-    """Return a stored column and the values that touched rows have in it; None if all is read."""
-    best: tuple[float, str, Values] | None = None
+) -> Touched | None:
+    """Return which part of a stored table a change can touch; None if all is read."""
+    best: tuple[float, Touched] | None = None
     for stored, place, kind in _pairs(layout, columns):
         values = of_texts(kind, (row[place] for row in rows))
         files = log.bounds(version, stored) if values is not None else None
@@ -34,10 +43,8 @@ def touched(
             return None
         part = share(values, files)
         if best is None or part < best[0]:
-            best = (part, stored, values)
-    if best is None or best[0] > USEFUL_SHARE:
-        return None
-    return best[1], best[2]
+            best = (part, Touched(stored, values, total(unskipped(values, files))))
+    return best[1] if best is not None and best[0] <= USEFUL_SHARE else None
 
 
 def _pairs(layout: Layout, columns: Sequence[tuple[str, str]]) -> list[tuple[str, int, str]]:

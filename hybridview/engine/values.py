@@ -14,8 +14,8 @@ from decimal import Decimal
 from typing import Any
 
 from hybridview.compiler.statements import quote
-from hybridview.deltalog import FileBounds
 from hybridview.engine import inline
+from hybridview.filestats import FileBounds
 
 MOST_VALUES = 200
 """How many values are listed; beyond that spans are enough, and the join does the rest."""
@@ -113,12 +113,16 @@ def _within(name: str, values: Values) -> str:
 
 def share(values: Values, files: Sequence[FileBounds]) -> float:
     """Return the share of a table's rows that lie in files the condition does not skip."""
+    rows = sum(file.rows for file in files)
+    return sum(file.rows for file in unskipped(values, files)) / rows if rows else 0.0
+
+
+def unskipped(values: Values, files: Sequence[FileBounds]) -> list[FileBounds]:
+    """Return the files that the condition does not skip."""
     order = _order(values.type)
     assert order is not None
     spans = [(order(low), order(high)) for low, high in values.spans]
-    total = sum(file.rows for file in files)
-    read = sum(file.rows for file in files if _touched(file, spans, values.null))
-    return read / total if total else 0.0
+    return [file for file in files if _touched(file, spans, values.null)]
 
 
 def _touched(file: FileBounds, spans: list[tuple[Any, Any]], null: bool) -> bool:
@@ -177,4 +181,4 @@ def _width(type_name: str) -> Callable[[str, str], Any] | None:
     return lambda low, high: order(high) - order(low)
 
 
-__all__ = ["Values", "condition", "of_runs", "of_texts", "share", "together"]
+__all__ = ["Values", "condition", "of_runs", "of_texts", "share", "together", "unskipped"]

@@ -9,7 +9,7 @@ from typing import Any
 
 from hybridview.compiler.statements import bounded
 from hybridview.deltalog import FEED_PROPERTY, FILE_RETENTION, LOG_RETENTION, DeltaLog
-from hybridview.engine import inline
+from hybridview.engine import inline, reading
 from hybridview.engine.faults import reach
 from hybridview.engine.relations import Relations
 from hybridview.engine.session import Session, literal, quote, table_at
@@ -17,6 +17,7 @@ from hybridview.engine.spark_errors import is_conflict, spark_errors
 from hybridview.engine.touched import touched
 from hybridview.engine.values import condition
 from hybridview.errors import RaceLostError, RefreshFailedError, run
+from hybridview.filestats import Size
 from hybridview.plan.steps import Apply, Load, Pinned, RefreshPlan, ViewPlan
 from hybridview.schema import WEIGHT, VersionVector
 from hybridview.watermark import Watermark, stored_state
@@ -40,6 +41,14 @@ class Places:
 
     path: Callable[[str], str]
     log: Callable[[str], DeltaLog]
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What writing a view did to its rows, and how much it had to read."""
+
+    rows: dict[str, int]
+    read: Size
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +76,7 @@ class Writer:
         self.session: Session = relations.session
         self.written: dict[str, Written] = {}
 
-    def load(self, settled: Settled, step: Load) -> dict[str, int]:
+    def load(self, settled: Settled, step: Load) -> Done:
         """Run the author's text over the pinned sources and replace all rows."""
         view = settled.view
         self.session.set(view.settings or {})
@@ -86,9 +95,10 @@ class Writer:
         if feed_later:
             reach("before_feed")
             self.session.run(f"ALTER TABLE {target} SET TBLPROPERTIES ('{FEED_PROPERTY}' = 'true')")
-        return {"rows": log.row_count(log.latest()) or 0}
+        read = reading.of_tables((s for s in settled.sources if s.name in names), self.places.log)
+        return Done({"rows": log.row_count(log.latest()) or 0}, read)
 
-    def apply(self, settled: Settled, step: Apply) -> dict[str, int]:
+    def apply(self, settled: Settled, step: Apply) -> Done:
         """Compute the change; write it in one commit unless it is empty."""
         view, relations = settled.view, self.relations
         self.session.set(view.settings or {})
@@ -101,16 +111,18 @@ class Writer:
             if step.at_most is not None and feed.rewritten and changed is not None:
                 self._check_share(feed.name, changed, step.at_most)
         pinned = {source.name.lower(): source for source in settled.sources}
-        for read in step.near:
-            relations.near(read, pinned[read.name.lower()], self.places.log(read.name))
+        for near in step.near:
+            relations.near(near, pinned[near.name.lower()], self.places.log(near.name))
+        read = self._read(settled, step)
         counts = self._compute_change(view.name, step.change)
         try:
             if not counts.rows:
-                return {"inserted": 0, "updated": 0, "deleted": 0}
+                return Done({"inserted": 0, "updated": 0, "deleted": 0}, read)
             insert_only = step.without_deletes is not None and not counts.negative
             sql = step.without_deletes if insert_only and step.without_deletes else step.sql
             if not insert_only:
-                sql = self._bounded(view, sql, counts)
+                sql, merged = self._bounded(view, sql, counts)
+                read += merged
             # Literal rows are the same however often MERGE reads them.
             self.session.set({MATERIALIZE: "none" if counts.inlined else "auto"})
             result = self._commit(settled, sql)
@@ -118,20 +130,31 @@ class Writer:
             if not counts.inlined:
                 self.session.run(f"UNCACHE TABLE IF EXISTS {quote(f'{view.name}@change')}")
         if insert_only:
-            return {"inserted": counts.total, "updated": 0, "deleted": 0}
+            return Done({"inserted": counts.total, "updated": 0, "deleted": 0}, read)
         _, updated, deleted, inserted = result[0]
-        return {"inserted": int(inserted), "updated": int(updated), "deleted": int(deleted)}
+        rows = {"inserted": int(inserted), "updated": int(updated), "deleted": int(deleted)}
+        return Done(rows, read)
 
-    def _bounded(self, view: ViewPlan, merge: str, change: _Change) -> str:
-        """Let a MERGE read the files alone that a small change can touch."""
-        if change.fetched is None or view.layout is None or view.stored_version is None:
-            return merge
+    def _read(self, settled: Settled, step: Apply) -> Size:
+        """Return how much computing a change has to read."""
+        view, log = settled.view, self.places.log
+        sources = (*settled.sources, *((settled.state,) if settled.state is not None else ()))
+        near = self.relations.near_sizes
+        found = reading.of_change(view.name, step, sources, near, view.stored_version, log)
+        return found + reading.of_feeds(() if step.whole else view.feeds, settled.ends, log)
+
+    def _bounded(self, view: ViewPlan, merge: str, change: _Change) -> tuple[str, Size]:
+        """Let a MERGE read the files alone that a small change can touch; return how much."""
         log = self.places.log(view.name)
+        if view.layout is None or view.stored_version is None:
+            return merge, Size()
+        if change.fetched is None:
+            return merge, log.size(view.stored_version)
         found = touched(view.layout, change.columns, change.fetched, log, view.stored_version)
         if found is None:
-            return merge
-        self.relations.target(view.name, condition(*found))
-        return bounded(merge, condition(*found, alias="t"))
+            return merge, log.size(view.stored_version)
+        self.relations.target(view.name, condition(found.column, found.values))
+        return bounded(merge, condition(found.column, found.values, alias="t")), found.size
 
     def _check_share(self, name: str, changed: int, at_most: float) -> None:
         """Stop where so much of a recomputed view changed that adding it up would cost more."""

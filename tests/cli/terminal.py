@@ -35,7 +35,9 @@ UNSTABLE = (
     (r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "<uuid>"),
     (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(\+00:00|Z)?", "<time>"),
     (r"\d+\.\d+\.\d+", "1.2.3"),
+    (r"read +[\d.]+ (B|kB|MB) in", "read  <size> in"),
     (r"\d+ (bytes|kB|MB)", "<size>"),
+    (r'"bytes": \d+', '"bytes": 1'),
 )
 
 

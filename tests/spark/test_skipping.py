@@ -69,3 +69,31 @@ def test_a_merge_looks_where_the_change_is(template: Warehouse, tmp_path: Path) 
     merges = [s for s in sent if s.startswith("MERGE")]
     assert len(merges) == 2 and all("\n  AND ((t.`k` IN (" in s for s in merges), merges
     shop.assert_exact(*VIEWS)
+
+
+def files_scanned(spark: Any, query: str) -> int:
+    """Run a query and return how many files its scan has opened."""
+    frame = spark.sql(query)
+    frame.collect()
+    leaf = frame._jdf.queryExecution().executedPlan().collectLeaves().head()
+    return int(leaf.metrics().apply("numFiles").value())
+
+
+def test_a_refresh_says_what_it_had_to_read(template: Warehouse, tmp_path: Path) -> None:
+    shop = template.copy(tmp_path / "store")
+    whole = shop.refresh("snapshot", *VIEWS)
+    assert whole["added"].read["files"] == files_scanned(
+        shop.spark, f"SELECT k FROM {shop.named('t')}"
+    )
+
+    shop.sql("INSERT INTO {t} VALUES (215, 4), (216, 5)")
+    sent = record(shop.store, shop.spark)
+    states = shop.refresh("incremental")
+    near = next(s.split(" AS ", 1)[1] for s in sent if "u@near k in" in s.split(" AS ")[0])
+    # One file of u, the change itself; the rows are new, so nothing else is touched.
+    assert files_scanned(shop.spark, near) == 1
+    assert states["pairs"].read["files"] == 2
+    assert states["pairs"].read["bytes"] < whole["pairs"].read["bytes"] / 3
+    # Partial sums are added to the one file that holds these groups.
+    assert states["added"].read["files"] < whole["added"].read["files"] / 2
+    shop.assert_exact(*VIEWS)

@@ -1,0 +1,54 @@
+"""What a statement has to read, by the logs of its tables: files that cannot be skipped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from hybridview.deltalog import DeltaLog, LogGap
+from hybridview.engine.session import quote
+from hybridview.filestats import Size
+from hybridview.plan.steps import Apply, Feed, Pinned
+
+Log = Callable[[str], DeltaLog]
+
+
+def of_tables(sources: Iterable[Pinned], log: Log) -> Size:
+    """Return the size of whole tables."""
+    return sum((_size(s.name, s.version, log) for s in sources), Size())
+
+
+def of_change(
+    view: str,
+    step: Apply,
+    sources: Iterable[Pinned],
+    near: Mapping[str, Size],
+    stored_version: int | None,
+    log: Log,
+) -> Size:
+    """Return what computing a change reads besides the changes of its sources."""
+    whole = [s for s in sources if quote(f"{s.name}@new") in step.change]
+    found = of_tables(whole, log)
+    found = sum((near[read.symbol] for read in step.near), found)
+    if quote(f"{view}@target") in step.change:
+        found += _size(view, stored_version, log)
+    return found
+
+
+def of_feeds(feeds: Iterable[Feed], ends: Mapping[str, int], log: Log) -> Size:
+    """Return the size of the change files between two versions, or of what is compared."""
+    found = Size()
+    for feed in feeds:
+        table, end = log(feed.name), ends[feed.name]
+        if feed.compare:
+            found += _size(feed.name, feed.start, log) + _size(feed.name, end, log)
+            continue
+        try:
+            sizes = [table.feed_size(version) for version in range(feed.start + 1, end + 1)]
+        except LogGap:
+            continue
+        found = sum(sizes, found)
+    return found
+
+
+def _size(name: str, version: int | None, log: Log) -> Size:
+    return log(name).size(version) if version is not None else Size()
