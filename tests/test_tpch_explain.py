@@ -17,7 +17,10 @@ from hybridview.compiler.batch import Batch
 from hybridview.compiler.render import text
 from hybridview.compiler.view import delta_program
 from hybridview.operations.folded import folded
+from hybridview.plan import compiled as compiled_module
+from hybridview.plan import programs as programs_module
 from hybridview.plan.compiled import compile_record
+from hybridview.plan.programs import program
 from tests.cli.terminal import check_golden, invoke, transcript, without_spark
 from tests.support.tpch_store import NUMBERS, define, open_store, view_of
 
@@ -40,6 +43,7 @@ def test_explain(store: Store, number: int) -> None:
 
 def compile_all(store: Store) -> None:
     """Compile all views and parts from their records, down to the SQL of their changes."""
+    compiled_module._compiled.values.clear()
     for view in store._context.catalog().views.values():
         compiled = compile_record(view)
         assert compiled.view is not None, view.name
@@ -69,6 +73,23 @@ def test_compiling_is_fast(store: Store, monkeypatch: pytest.MonkeyPatch) -> Non
         if seconds[-1] < 2:
             break
     assert min(seconds) < 2, seconds
+
+
+def test_programs_are_kept_and_stay_as_they_are(store: Store) -> None:
+    """What is kept is what would be made anew, but for the epoch, however often it was used."""
+    for view in store._context.catalog().views.values():
+        batch = Batch(frozenset((*view.sources, *view.parts)))
+        compiled = compile_record(view).view
+        assert compiled is not None
+        first, second = (program(view, compiled, batch, epoch) for epoch in (7, 7123))
+        assert repr(second) == repr(first).replace("CAST(7 AS BIGINT)", "CAST(7123 AS BIGINT)")
+        programs_module._programs.values.clear()
+        compiled_module._compiled.values.clear()
+        fresh = compile_record(view).view
+        assert fresh is not None
+        assert program(view, fresh, batch, 7) == first
+        grown = Batch(batch.changed, batch.changed)
+        assert program(view, compiled, grown, 7) == program(view, fresh, grown, 7)
 
 
 @pytest.mark.parametrize(

@@ -9,15 +9,15 @@ from hybridview.algebra.walk import tables
 from hybridview.catalog import Catalog, ViewRecord, ViewState
 from hybridview.compiler.backfill import backfill
 from hybridview.compiler.batch import Batch
-from hybridview.compiler.program import DeltaProgram, NotIncremental
-from hybridview.compiler.render import text
+from hybridview.compiler.program import NotIncremental
 from hybridview.compiler.statements import overwrite
-from hybridview.compiler.view import delta_program, is_unaffected, load_query
+from hybridview.compiler.view import is_unaffected, load_query
 from hybridview.errors import BlockedError, HybridviewError, NotIncrementalError, run
 from hybridview.plan.compiled import Compiled, compile_record
 from hybridview.plan.links import links
+from hybridview.plan.programs import Program, program
 from hybridview.plan.sources import BasePin, check_columns
-from hybridview.plan.steps import Apply, Feed, Kept, Load, NearRead, Pinned, RefreshPlan, ViewPlan
+from hybridview.plan.steps import Apply, Feed, Kept, Load, Pinned, RefreshPlan, ViewPlan
 from hybridview.schema import Column, Executed, Strategy, VersionVector
 from hybridview.strategy.decide import (
     SNAPSHOT_SHARE,
@@ -131,12 +131,12 @@ class _Builder:
         if compiled.view is not None and is_unaffected(compiled.view, batch):
             facts = tuple(replace(fact, changed=False) for fact in facts)
             batch = Batch(frozenset())
-        program, obstacle = self._program(compiled, batch) if usable else (None, "")
+        found, obstacle = self._program(view, compiled, batch) if usable else (None, "")
         options = Options(
             state is not None and inputs is not None,
             rebuild,
             obstacle,
-            program.brief if program else "",
+            found.brief if found else "",
             self.request.strategy is Strategy.SNAPSHOT and view.name in self.request.named,
         )
         if rebuild == REDEFINED and state is not None and not options.forced:
@@ -144,7 +144,7 @@ class _Builder:
             if made is not None:
                 return replace(base, executed=made[0], reason=made[1], step=made[2])
         decision = self._decide(view, compiled, facts, options)
-        return self._with_step(base, view, compiled, decision, facts, program)
+        return self._with_step(base, view, compiled, decision, facts, found)
 
     def failed(self, view: ViewRecord, error: HybridviewError) -> ViewPlan:
         """Plan nothing for a view that cannot be refreshed; the others go on."""
@@ -283,13 +283,15 @@ class _Builder:
         appended = frozenset(f.source for f in facts if f.changed and f.appended)
         return Batch(changed, appended, links(self.catalog, [source.name for source in read]))
 
-    def _program(self, compiled: Compiled, batch: Batch) -> tuple[DeltaProgram | None, str]:
+    def _program(
+        self, view: ViewRecord, compiled: Compiled, batch: Batch
+    ) -> tuple[Program | None, str]:
         if compiled.view is None:
             return None, compiled.no_rule
         if not batch.changed:
             return None, ""
         try:
-            return delta_program(compiled.view, batch, str(self.request.epoch)), ""
+            return program(view, compiled.view, batch, self.request.epoch), ""
         except NotIncremental as reason:
             return None, str(reason)
 
@@ -307,15 +309,15 @@ class _Builder:
         compiled: Compiled,
         decision: Decision,
         facts: tuple[ChangeFacts, ...],
-        program: DeltaProgram | None,
+        found: Program | None,
     ) -> ViewPlan:
         plan = replace(base, executed=decision.executed, reason=decision.reason)
         if decision.executed is Executed.NONE:
             return plan
         if decision.executed is Executed.INCREMENTAL:
-            assert program is not None
+            assert found is not None
             feeds = () if compiled.state is not None else self._feeds(view, facts)
-            step = _apply(program, facts)
+            step = _apply(found, facts)
             if compiled.view is not None and compiled.view.whole:
                 step = replace(step, whole=True)
             if self._requested(view) is Strategy.HYBRID:
@@ -394,18 +396,14 @@ def _read(compiled: Compiled, sources: tuple[Pinned, ...]) -> tuple[Pinned, ...]
     return tuple(source for source in sources if source.name.lower() in names)
 
 
-def _apply(program: DeltaProgram, facts: tuple[ChangeFacts, ...]) -> Apply:
+def _apply(found: Program, facts: tuple[ChangeFacts, ...]) -> Apply:
     rows = [f.rows if f.end is not None else None for f in facts if f.changed]
     known = [r for r in rows if r is not None]
     return Apply(
-        text(program.change),
-        program.apply,
-        program.without_deletes,
-        program.method.value,
+        found.change,
+        found.apply,
+        found.without_deletes,
+        found.method,
         sum(known) if len(known) == len(rows) else None,
-        near=tuple(
-            NearRead(scan.symbol, scan.table, scan.near.column, scan.near.found_in)
-            for scan in program.near
-            if scan.near is not None
-        ),
+        near=found.near,
     )

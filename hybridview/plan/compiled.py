@@ -16,6 +16,7 @@ from hybridview.compiler.openness import Open, openness, openness_of_text
 from hybridview.compiler.program import Compilable, refuses
 from hybridview.compiler.state import State
 from hybridview.compiler.view import CompiledView, compile_view, plan_view
+from hybridview.plan.kept import Kept
 from hybridview.schema import Column, TableSchema
 from hybridview.sql.parse import Definition, parse_query
 from hybridview.sql.resolve import NoRule, Relation, UnknownTable, Unresolved, resolve
@@ -61,8 +62,15 @@ def known_types(view: ViewRecord) -> Mapping[str, str]:
     return view.types if ansi else {}
 
 
+_compiled: Kept[Compiled] = Kept(1000)
+
+
 def compile_record(view: ViewRecord) -> Compiled:
     """Compile a recorded view. Deterministic: the same record always gives the same layout."""
+    return _compiled.get(repr(view), lambda: _compile_record(view))
+
+
+def _compile_record(view: ViewRecord) -> Compiled:
     # Blank lines stand for what comes before the query in its file, so that places are right.
     before = "\n" * (view.line - 1) + " " * (view.column - 1)
     definition = Definition(
