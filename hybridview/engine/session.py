@@ -20,6 +20,9 @@ LITERALS = {
 
 OWN_SETTINGS = {
     **LITERALS,
+    # All of a result is fetched, or it is seen to be too large: in one job, not partition after
+    # partition.
+    "spark.sql.limit.initialNumPartitions": "1000",
     # Delta refuses versions and changes older than a table's file retention even where VACUUM
     # never ran. Whether their files are still there is looked up before a refresh is planned.
     "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration": "false",

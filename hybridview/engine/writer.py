@@ -18,6 +18,7 @@ from hybridview.engine.touched import touched
 from hybridview.engine.values import condition
 from hybridview.errors import RaceLostError, RefreshFailedError, run
 from hybridview.filestats import Size
+from hybridview.plan.remembered import Remembered
 from hybridview.plan.steps import Apply, Load, Pinned, RefreshPlan, ViewPlan
 from hybridview.schema import WEIGHT, VersionVector
 from hybridview.watermark import Watermark, stored_state
@@ -64,6 +65,8 @@ class Settled:
     """The version that each source's change ends at, by name."""
 
 
+_columns: Remembered[list[tuple[str, str]]] = Remembered(1000)
+
 Written = tuple[int, str]
 """The version a commit gave a view's table, and the table's id."""
 
@@ -102,10 +105,12 @@ class Writer:
         """Compute the change; write it in one commit unless it is empty."""
         view, relations = settled.view, self.relations
         self.session.set(view.settings or {})
-        relations.pin(settled.sources)
-        if settled.state is not None:
-            relations.pin((settled.state,))
-        relations.target(view.name)
+        sources = (*settled.sources, *((settled.state,) if settled.state is not None else ()))
+        relations.pin([s for s in sources if quote(f"{s.name}@new") in step.change])
+        stored = quote(f"{view.name}@target")
+        # The table that a statement writes to is named by its folder.
+        if stored in step.change or step.sql.count(stored) > 1:
+            relations.target(view.name)
         for feed in () if step.whole else view.feeds:
             changed = relations.changes(feed, settled.ends[feed.name])
             if step.at_most is not None and feed.rewritten and changed is not None:
@@ -114,7 +119,7 @@ class Writer:
         for near in step.near:
             relations.near(near, pinned[near.name.lower()], self.places.log(near.name))
         read = self._read(settled, step)
-        counts = self._compute_change(view.name, step.change)
+        counts = self._compute_change(view, step.change)
         try:
             if not counts.rows:
                 return Done({"inserted": 0, "updated": 0, "deleted": 0}, read)
@@ -153,7 +158,8 @@ class Writer:
         found = touched(view.layout, change.columns, change.fetched, log, view.stored_version)
         if found is None:
             return merge, log.size(view.stored_version)
-        self.relations.target(view.name, condition(found.column, found.values))
+        if merge.count(quote(f"{view.name}@target")) > 1:
+            self.relations.target(view.name, condition(found.column, found.values))
         return bounded(merge, condition(found.column, found.values, alias="t")), found.size
 
     def _check_share(self, name: str, changed: int, at_most: float) -> None:
@@ -166,10 +172,18 @@ class Writer:
                 f"{share:.0%} of {name} changed; merging would cost more than recomputing"
             )
 
-    def _compute_change(self, name: str, query: str) -> _Change:
+    def _columns(self, view: ViewPlan, query: str) -> list[tuple[str, str]]:
+        """Return the columns of a change; Spark is asked once, for they follow from its text.
+
+        What its sources look like cannot change without another program for the view.
+        """
+        key = f"{view.view_id} {view.program} {sorted((view.settings or {}).items())} {query}"
+        return _columns.get(key, lambda: self.session.describe(query))
+
+    def _compute_change(self, view: ViewPlan, query: str) -> _Change:
         """Make `v@change` readable: as literals if it is small, else kept in memory."""
-        symbol = f"{name}@change"
-        columns = self.session.describe(query)
+        symbol = f"{view.name}@change"
+        columns = self._columns(view, query)
         weight = next((i for i, c in enumerate(columns) if c[0] == WEIGHT), None)
         rows = inline.fetch(self.session, query, columns)
         if rows is not None:

@@ -16,7 +16,7 @@ from hybridview.compiler.openness import Open, openness, openness_of_text
 from hybridview.compiler.program import Compilable, refuses
 from hybridview.compiler.state import State
 from hybridview.compiler.view import CompiledView, compile_view, plan_view
-from hybridview.plan.kept import Kept
+from hybridview.plan.remembered import Remembered
 from hybridview.schema import Column, TableSchema
 from hybridview.sql.parse import Definition, parse_query
 from hybridview.sql.resolve import NoRule, Relation, UnknownTable, Unresolved, resolve
@@ -62,7 +62,7 @@ def known_types(view: ViewRecord) -> Mapping[str, str]:
     return view.types if ansi else {}
 
 
-_compiled: Kept[Compiled] = Kept(1000)
+_compiled: Remembered[Compiled] = Remembered(1000)
 
 
 def compile_record(view: ViewRecord) -> Compiled:

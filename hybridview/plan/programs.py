@@ -12,7 +12,7 @@ from hybridview.catalog import ViewRecord
 from hybridview.compiler.batch import Batch
 from hybridview.compiler.render import text
 from hybridview.compiler.view import CompiledView, delta_program
-from hybridview.plan.kept import Kept
+from hybridview.plan.remembered import Remembered
 from hybridview.plan.steps import NearRead
 
 _EPOCH = f"__hv_epoch_{uuid.uuid4().hex}"
@@ -41,7 +41,7 @@ class Program:
         )
 
 
-_programs: Kept[Program] = Kept(1000)
+_programs: Remembered[Program] = Remembered(1000)
 
 
 def program(view: ViewRecord, compiled: CompiledView, batch: Batch, epoch: int) -> Program:

@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class Kept(Generic[T]):
+class Remembered(Generic[T]):
     """At most `most` values; safe for several threads, which may make the same value twice."""
 
     def __init__(self, most: int) -> None:
