@@ -59,6 +59,7 @@ LONG = (
     "total_subquery",
     "union",
     "union_all",
+    "value_window",
     "values",
     "views_over_views",
     "window",

@@ -124,7 +124,7 @@ def test_conditions_on_a_row_are_pushed_below() -> None:
         ("SELECT explode(array(a)) + 1 AS x FROM r", "function explode"),
         ("SELECT inline(array(k)) FROM n", "columns of a generator that have no names"),
         ("SELECT explode(from_json('[1]', 'array<int>')) FROM n", "columns of a generator"),
-        ("SELECT e.x FROM n LATERAL VIEW explode(m) e AS e, f", "struct field reference"),
+        ("SELECT e.x FROM n LATERAL VIEW explode(m) e AS e, f", "reference e.x to a field"),
         ("SELECT k FROM n LATERAL VIEW explode(xs) e AS a, b, c", "columns of a generator"),
         ("SELECT k FROM n LATERAL VIEW explode(xs) e AS a, b", "columns of a generator that do"),
         ("SELECT k FROM n LATERAL VIEW stack(k, 1, 2) e", "stack of a computed number"),

@@ -56,7 +56,7 @@ def test_a_source_comes_before_a_struct() -> None:
     """As in Spark: `p.x` is column x of a source p, if there is one."""
     assert meanings("SELECT p.x FROM n JOIN (SELECT a AS x FROM r) AS p ON true") == ["p.x"]
     assert meanings("SELECT p.y.z FROM n JOIN r AS q ON q.k = n.k") == ["(n.p).Y.z"]
-    with pytest.raises(NoRule, match="nested column reference"):
+    with pytest.raises(NoRule, match="to a field"):
         relation("SELECT n.p.x FROM n JOIN r AS p ON p.k = n.k")
 
 
@@ -70,7 +70,7 @@ def test_a_field_through_a_derived_table() -> None:
 
 @pytest.mark.parametrize("path", ["m.k", "xs.x", "p.none", "p.x.deeper", "k.x"])
 def test_what_only_looks_like_a_field(path: str) -> None:
-    with pytest.raises(NoRule, match="struct field reference"):
+    with pytest.raises(NoRule, match="to a field"):
         relation(f"SELECT {path} FROM n")
 
 

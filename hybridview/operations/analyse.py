@@ -31,6 +31,7 @@ from hybridview.operations.names import folder_name
 from hybridview.operations.suggest import closest
 from hybridview.schema import HIDDEN, RESERVED_COLUMNS, Column, TableSchema
 from hybridview.sql.canonical import canonical
+from hybridview.sql.kept_names import with_names
 from hybridview.sql.parse import Definition, parse_query
 from hybridview.sql.resolve import NoRule, UnknownTable, Unresolved, resolve
 from hybridview.sql.uses import used_columns
@@ -106,6 +107,11 @@ class Analyst:
         try:
             parse_query(replace(definition, query=closed))
             described = self.session.describe(closed)
+            named = with_names(closed, [n for n, _ in described], [c.name for c in columns])
+            if named != closed:
+                closed = named
+                parse_query(replace(definition, query=closed))
+                described = self.session.describe(closed)
         except HybridviewError:
             return ""
         except spark_errors():

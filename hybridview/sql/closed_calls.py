@@ -10,6 +10,7 @@ from __future__ import annotations
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.tokenizer_core import Token, TokenType
 
+from hybridview.sql.brackets import closing, commas_of
 from hybridview.sql.parse import DIALECT
 
 LISTS = frozenset({"collect_list", "collect_set", "array_agg"})
@@ -26,7 +27,7 @@ def with_closed_calls(query: str) -> str:
         qualified = index > 0 and tokens[index - 1].token_type is TokenType.DOT
         if not opened or qualified or token.token_type is TokenType.IDENTIFIER:
             continue
-        end = _closing(tokens, index + 1)
+        end = closing(tokens, index + 1)
         if end is None or _follows(tokens, end, TokenType.OVER):
             continue
         edits += _closed(query, tokens, index, end)
@@ -42,7 +43,7 @@ Edits = list[tuple[int, int, str]]
 def _closed(query: str, tokens: list[Token], index: int, end: int) -> Edits:
     token = tokens[index]
     name = token.text.lower()
-    commas = _commas(tokens, index + 1, end)
+    commas = commas_of(tokens, index + 1, end)
     if name in LISTS:
         if index > 1 and tokens[index - 2].text.lower() == "sort_array":
             return []
@@ -67,35 +68,10 @@ def _closed(query: str, tokens: list[Token], index: int, end: int) -> Edits:
     return []
 
 
-def _closing(tokens: list[Token], opening: int) -> int | None:
-    """Return the place of the parenthesis that closes another."""
-    depth = 0
-    for index in range(opening, len(tokens)):
-        depth += tokens[index].token_type is TokenType.L_PAREN
-        depth -= tokens[index].token_type is TokenType.R_PAREN
-        if depth == 0:
-            return index
-    return None
-
-
-def _commas(tokens: list[Token], opening: int, end: int) -> list[int]:
-    """Return the commas between a call's own arguments."""
-    depth = 0
-    found: list[int] = []
-    opens = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE)
-    closes = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE)
-    for index in range(opening + 1, end):
-        depth += tokens[index].token_type in opens
-        depth -= tokens[index].token_type in closes
-        if depth == 0 and tokens[index].token_type is TokenType.COMMA:
-            found.append(index)
-    return found
-
-
 def _after_filter(tokens: list[Token], end: int) -> int:
     """Return the last token of a call, its FILTER clause included."""
     if _follows(tokens, end, TokenType.FILTER) and end + 2 < len(tokens):
-        return _closing(tokens, end + 2) or end
+        return closing(tokens, end + 2) or end
     return end
 
 
@@ -107,8 +83,8 @@ def _follows(tokens: list[Token], end: int, kind: TokenType) -> bool:
     if after < len(tokens) and tokens[after].token_type is kind:
         return True
     if after + 1 < len(tokens) and tokens[after].token_type is TokenType.FILTER:
-        closing = _closing(tokens, after + 1)
-        return closing is not None and _follows(tokens, closing, kind)
+        last = closing(tokens, after + 1)
+        return last is not None and _follows(tokens, last, kind)
     return False
 
 

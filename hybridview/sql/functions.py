@@ -13,6 +13,7 @@ from sqlglot import exp
 
 from hybridview.algebra.expressions import Expr
 from hybridview.sql.aggregates import belongs_to_aggregate, is_aggregate
+from hybridview.sql.frames import PARTS, has_rule, name_of
 
 TOO_MANY = "hybridview: a scalar subquery returned more than one row"
 """The error that a query for one value ends with where it finds several."""
@@ -159,71 +160,6 @@ def _scalar_kinds() -> tuple[frozenset[type], frozenset[str]]:
     return frozenset(kinds), frozenset(names)
 
 
-RANKINGS: tuple[type[Expr], ...] = (exp.Rank, exp.DenseRank, exp.PercentRank, exp.CumeDist)
-"""Window functions that give rows with equal sort keys equal values."""
-
-
-NUMBERINGS: tuple[type[Expr], ...] = (exp.RowNumber, exp.Lag, exp.Lead, exp.Ntile)
-"""Window functions that look at the places of rows, whatever the frame is."""
-
-VALUES: tuple[type[Expr], ...] = (exp.FirstValue, exp.First, exp.LastValue, exp.Last, exp.NthValue)
-"""Window functions that take the value of one row of the frame."""
-
-
-def leaves_ties_open(window: exp.Window) -> bool:
-    """Say whether rows with equal sort keys may get different values, in an order Spark chooses."""
-    call = window.this
-    if isinstance(call, RANKINGS):
-        return False
-    if not is_aggregate(call) or isinstance(call.this, exp.Distinct):
-        return True
-    return _frame(window) not in ("range", "all")
-
-
-def can_close_ties(window: exp.Window) -> bool:
-    """Say whether more sort keys make a window's answer one of those it may have anyway.
-
-    Not where the frame goes up to the last row with equal keys: fewer rows would be equal then.
-    """
-    known = {"this", "partition_by", "order", "spec", "over"}
-    if any(value and name not in known for name, value in window.args.items()):
-        return False
-    call = window.this
-    if isinstance(call, exp.IgnoreNulls | exp.RespectNulls):
-        call = call.this
-    if isinstance(call, NUMBERINGS):
-        return True
-    frame = _frame(window)
-    if isinstance(call, exp.FirstValue | exp.First):
-        spec = window.args.get("spec")
-        return spec is None or frame in ("rows", "all") or spec.args.get("start") == "UNBOUNDED"
-    if isinstance(call, VALUES) or is_aggregate(call):
-        return frame in ("rows", "all")
-    return False
-
-
-def _frame(window: exp.Window) -> str:
-    """Return the kind of a window's frame: rows, range, or all rows of the partition."""
-    spec = window.args.get("spec")
-    if spec is None:
-        return "range" if window.args.get("order") else "all"
-    if (spec.args.get("start"), spec.args.get("end")) == ("UNBOUNDED", "UNBOUNDED"):
-        return "all"
-    return (spec.args.get("kind") or "").lower()
-
-
-_WINDOW: tuple[type[Expr], ...] = (
-    exp.Order,
-    exp.Ordered,
-    exp.WindowSpec,
-    exp.IgnoreNulls,
-    exp.RespectNulls,
-    *RANKINGS,
-    *NUMBERINGS,
-    *VALUES,
-)
-
-
 def _means_something_else(node: Expr) -> bool:
     """Say whether a part is written by sqlglot in another way than its author did, or is a list.
 
@@ -254,14 +190,14 @@ def unknown_part(expr: Expr) -> Expr | None:
             return node
         if is_aggregate(node) or belongs_to_aggregate(node):
             continue
-        ranking = isinstance(node, _WINDOW) and node.find_ancestor(exp.Window)
+        ranking = isinstance(node, PARTS) and node.find_ancestor(exp.Window)
         if isinstance(node, exp.AggFunc) and not ranking:
             return node  # before all else: corr(x, y) is an operator to sqlglot
         if isinstance(node, exp.Star) and not isinstance(node.parent, exp.Count):
             return node  # all columns, but of the user's sources, not of a plan
         if ranking or isinstance(node, _PLAIN):
             continue
-        if isinstance(node, exp.Window) and (not leaves_ties_open(node) or can_close_ties(node)):
+        if isinstance(node, exp.Window) and has_rule(node):
             continue
         if isinstance(node, exp.Anonymous) and (node.name.lower() in names or _is_alarm(node)):
             continue
@@ -278,20 +214,17 @@ def _is_alarm(call: exp.Anonymous) -> bool:
 
 
 def describe_part(node: Expr) -> str:
-    """Name an operator for a user: `window function`, `subquery`, `explode(...)`."""
+    """Name an operator for a user: `window function ntile`, `subquery`, `function explode`."""
     if isinstance(node, exp.Window):
-        return "window function"
+        return f"window function {name_of(node.this)}"
     if isinstance(node, exp.Subquery | exp.Select | exp.Exists | exp.Query):
         return "subquery"
     if isinstance(node, exp.Lambda):
         return "lambda"
     if isinstance(node, exp.Filter):
-        return "FILTER clause"
-    if isinstance(node, exp.Anonymous):
-        return f"function {node.name.lower()}"
-    if isinstance(node, exp.AggFunc):
-        # sqlglot's own name may be another dialect's.
-        return f"function {node.sql(dialect='spark').partition('(')[0].lower()}"
+        return f"FILTER clause of {name_of(node.this)}"
+    if isinstance(node, exp.IgnoreNulls | exp.RespectNulls | exp.WithinGroup):
+        return f"function {name_of(node)}"
     if isinstance(node, exp.Func):
-        return f"function {node.sql_name().lower()}"
+        return f"function {name_of(node)}"
     return f"{type(node).__name__.lower()} expression"

@@ -8,6 +8,7 @@ from sqlglot import exp
 
 from hybridview.algebra.expressions import Expr, column
 from hybridview.sql.fields import elements, field
+from hybridview.sql.frames import name_of
 from hybridview.sql.outside import outside
 
 PLAN = "\0"
@@ -30,7 +31,8 @@ class OpenTies(NoRule):
     """
 
     def __init__(self, node: Expr, at: int, by: tuple[str, ...]) -> None:
-        super().__init__("window function in an order that leaves ties open", node)
+        name = name_of(node.this)
+        super().__init__(f"window function {name} in an order that leaves ties open", node)
         self.at = at
         self.by = by
 
@@ -96,7 +98,7 @@ class Scope:
             inner = field(kind, name)
             if inner is None:
                 # A map's key, or the fields of an array's elements, are written like that too.
-                raise NoRule("struct field reference", node)
+                raise NoRule(f"reference {node.sql(dialect='spark')} to a field", node)
             # In parentheses a plan column's name stays whole, wherever its text is read again.
             base = value if isinstance(value, exp.Dot) else exp.Paren(this=value)
             value = exp.Dot(this=base, expression=exp.to_identifier(inner[0], quoted=True))
@@ -109,7 +111,7 @@ class Scope:
             return node.name
         found, names, _ = self._find(node)
         if names:
-            raise NoRule("struct field reference", node)
+            raise NoRule(f"reference {node.sql(dialect='spark')} to a field", node)
         return found.plan_name
 
     def _find(self, node: exp.Column) -> tuple[Output, tuple[str, ...], bool]:
@@ -120,7 +122,7 @@ class Scope:
         words = tuple(part.name for part in node.parts)
         aliases = {source.alias.lower() for source in self.sources}
         if len(words) > 2 and words[1].lower() in aliases:
-            raise NoRule("nested column reference", node)
+            raise NoRule(f"reference {node.sql(dialect='spark')} to a field", node)
         for qualified in (True, False) if len(words) > 1 else (False,):
             found = self._named(words, qualified)
             if len(found) > 1:
@@ -130,7 +132,7 @@ class Scope:
         if self.outer is not None:
             return self.outer._find(node)
         if len(words) > 2:
-            raise NoRule("nested column reference", node)
+            raise NoRule(f"reference {node.sql(dialect='spark')} to a field", node)
         table = words[0].lower() if len(words) > 1 else ""
         raise Unresolved(node, self.candidates(table), self.certain())
 

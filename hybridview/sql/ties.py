@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from sqlglot import exp
 
 from hybridview.algebra.expressions import Expr, columns_of
-from hybridview.sql.functions import leaves_ties_open
+from hybridview.sql.frames import can_close_ties, leaves_ties_open, name_of
 from hybridview.sql.scope import NoRule, OpenTies
 
 PLACE = "hybridview_place"
@@ -40,8 +40,9 @@ def check_ties(window: exp.Window, exprs: Sequence[Expr], spelled: Mapping[str, 
     if not missing:
         return
     place = window.meta.get(PLACE, UNKNOWN)
-    if any(name not in spelled for name in missing):
-        raise NoRule("window function in an order that leaves ties open", window)
+    if not can_close_ties(window) or any(name not in spelled for name in missing):
+        name = name_of(window.this)
+        raise NoRule(f"window function {name} in an order that leaves ties open", window)
     raise OpenTies(window, place, tuple(spelled[name] for name in missing))
 
 

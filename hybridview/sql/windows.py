@@ -10,6 +10,7 @@ from sqlglot import exp
 from hybridview.algebra.expressions import Expr, Named, column, columns_of, substitute
 from hybridview.algebra.plan import Aggregate, Filter, Plan, Window, output
 from hybridview.sql.aggregates import arguments_of
+from hybridview.sql.frames import name_of
 from hybridview.sql.items import Item, aggregate_calls, label
 from hybridview.sql.scope import NoRule
 from hybridview.sql.ties import check_ties
@@ -31,7 +32,8 @@ def windows(
             if any(window == named.expr for named in calls):
                 continue
             if isinstance(window.this, exp.Column):
-                raise NoRule("window function over an aggregate of the same name", window)
+                name = window.this.name
+                raise NoRule(f"window function over the aggregate {name}", window)
             check_ties(window, exprs, spelled)
             calls.append(Named(label(window, taken), window.copy()))
             found.setdefault(tuple(window.args.get("partition_by") or ()), []).append(calls[-1])
@@ -67,4 +69,5 @@ def refuse_windows_of_keys(exprs: list[Expr]) -> None:
         for argument in arguments_of(window.this):
             inner = {id(c) for call in aggregate_calls(argument) for c in call.walk()}
             if any(id(c) not in inner for c in argument.find_all(exp.Column)):
-                raise NoRule("window function of a key of GROUPING SETS", window)
+                name = name_of(window.this)
+                raise NoRule(f"window function {name} of a key of GROUPING SETS", window)

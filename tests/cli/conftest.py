@@ -16,7 +16,7 @@ from tests.cli.terminal import STORE, invoke, orders, quiet_pyspark, steady_cloc
 VIEWS = {
     "totals": "SELECT customer_id, sum(amount) AS total FROM orders GROUP BY customer_id",
     "lines": "SELECT o.amount, c.region FROM orders o JOIN customers c ON o.customer_id = c.id",
-    "newest": "SELECT id, nth_value(id, 1) OVER (ORDER BY id DESC) AS newest FROM orders",
+    "newest": "SELECT id, array_max(collect_set(id) OVER (ORDER BY id DESC)) AS newest FROM orders",
     "shares": "SELECT sku, 100 / price AS share FROM prices",
     "large": "SELECT customer_id FROM totals WHERE total > 10",
 }

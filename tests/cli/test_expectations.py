@@ -165,7 +165,7 @@ def test_apply_tells_the_line_of_the_file(shop: Path) -> None:
 
 
 def test_create_tells_the_line_of_the_file(shop: Path) -> None:
-    query = "SELECT id,\n  nth_value(id, 1) OVER (ORDER BY id)\nFROM orders"
+    query = "SELECT id,\n  collect_set(id) OVER (ORDER BY id)\nFROM orders"
     text = f"CREATE MATERIALIZED VIEW v AS\n{query}"
     Path("v.sql").write_text(text, encoding="utf-8")
     assert "at v.sql:3:" in invoke("create --file v.sql").stdout

@@ -46,7 +46,8 @@ GROUP BY c.region;
     "lines": "SELECT o.id, c.region, o.amount\n"
     "FROM orders o JOIN customers c ON o.customer_id = c.id\n",
     "extremes": "SELECT min(amount) AS lowest, max(amount) AS highest FROM orders\n",
-    "newest": "SELECT id, nth_value(id, 1) OVER (ORDER BY id DESC) AS newest FROM orders\n",
+    "newest": "SELECT id, array_max(collect_set(id) OVER (ORDER BY id DESC)) AS newest "
+    "FROM orders\n",
     "shares": "SELECT sku, 100 / price AS share FROM prices\n",
     "large_shares": "SELECT sku FROM shares WHERE share > 10\n",
 }
