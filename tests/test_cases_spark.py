@@ -41,6 +41,7 @@ LONG = (
     "join_condition",
     "lateral_subquery",
     "limit",
+    "listagg",
     "nested_aggregate",
     "nested_values",
     "odd_names",

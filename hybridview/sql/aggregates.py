@@ -1,8 +1,8 @@
 """Aggregate calls: which have a delta rule, what they are over, and how they are written plainly.
 
 An aggregate has a rule if its value depends on the rows of its group alone, not on their order. A
-list that was collected has one once it is sorted; the value beside a maximum, once ties are broken
-by that value itself.
+list that was collected, or joined to a text, has one once it is sorted; the value beside a maximum,
+once ties are broken by that value itself.
 """
 
 from __future__ import annotations
@@ -70,6 +70,8 @@ def is_aggregate(node: Expr) -> bool:
         return isinstance(chosen, exp.Boolean) and bool(chosen.this)
     if kind is exp.ArraySort:
         return type(node.this) in LISTS and not node.args.get("expression")
+    if kind is exp.GroupConcat:
+        return _is_ordered(node)
     return _name(node) in TRYING and len(node.expressions) == 1
 
 
@@ -82,6 +84,8 @@ def belongs_to_aggregate(node: Expr) -> bool:
         return False
     if isinstance(above, exp.ArraySort):
         return type(node) in LISTS
+    if isinstance(above, exp.GroupConcat):
+        return isinstance(node, exp.Order | exp.Ordered)
     inside = isinstance(node, exp.Order | exp.Ordered) or _name(node) in _ORDERED
     return isinstance(above, exp.WithinGroup) and inside
 
@@ -109,6 +113,15 @@ def _ties_broken(call: Expr) -> bool:
     return any(field.unnest() == value for field in fields)
 
 
+def _is_ordered(call: Expr) -> bool:
+    """Say whether listagg has one answer: its values are sorted, at last by themselves."""
+    order = call.this
+    if not isinstance(order, exp.Order) or call.args.get("separator") is None:
+        return False
+    value = order.this.expressions[0] if isinstance(order.this, exp.Distinct) else order.this
+    return any(key.this.unnest() == value.unnest() for key in order.expressions)
+
+
 def arguments_of(call: Expr) -> tuple[Expr, ...]:
     """Return what an aggregate call is over: `x` in sum(DISTINCT x), `x` and `y` in corr(x, y)."""
     if isinstance(call, exp.Anonymous):
@@ -117,6 +130,8 @@ def arguments_of(call: Expr) -> tuple[Expr, ...]:
         parts = [ordered.this for ordered in call.expression.expressions]
     elif isinstance(call, exp.ArraySort) and type(call.this) in LISTS:
         return arguments_of(call.this)
+    elif isinstance(call, exp.GroupConcat) and isinstance(call.this, exp.Order):
+        parts = [call.this.this, *(key.this for key in call.this.expressions)]
     else:
         parts = [call.this]
         if isinstance(call, exp.Count):
@@ -163,6 +178,11 @@ def _plain(node: Expr) -> Expr:
         return exp.Max(this=node.this)
     if _name(node) in _SHORT and len(node.expressions) == 1:
         return _SHORT[_name(node)](this=node.expressions[0])
+    if isinstance(node, exp.GroupConcat) and node.args.get("separator") is None:
+        # For Spark nothing stands between the values then; sqlglot would write a comma.
+        found = node.copy()
+        found.set("separator", exp.Null())
+        return found
     if isinstance(node, exp.WithinGroup) and isinstance(
         node.this, exp.PercentileCont | exp.PercentileDisc
     ):
@@ -183,6 +203,11 @@ def _when(call: Expr, condition: Expr) -> Expr:
     if isinstance(found, exp.WithinGroup):
         ordered = found.expression.expressions[0]
         ordered.set("this", case(ordered.this))
+    elif isinstance(found, exp.GroupConcat):
+        order = found.this
+        for key in order.expressions:
+            key.set("this", case(key.this))
+        order.set("this", _each(order.this, case))
     elif isinstance(found, EXTREMES):
         # A NULL beside the largest value is an answer too; a row without that value is none.
         found.set("expression", case(found.expression))

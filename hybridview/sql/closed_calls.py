@@ -1,8 +1,8 @@
 """Aggregate calls whose answer depends on the order of rows -> calls that give one such answer.
 
-A list may have any order: it is sorted. Any value will do: it is the smallest. Of several rows with
-the largest key the one with the largest value is taken. Each is an answer that the author's own
-call may give.
+A list may have any order: it is sorted, and so are the values that listagg joins, after the keys it
+has of its own. Any value will do: it is the smallest. Of several rows with the largest key the one
+with the largest value is taken. Each is an answer that the author's own call may give.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from hybridview.sql.parse import DIALECT
 LISTS = frozenset({"collect_list", "collect_set", "array_agg"})
 ANY = frozenset({"any_value", "first", "first_value", "last", "last_value"})
 BY = frozenset({"max_by", "min_by"})
+TEXTS = frozenset({"listagg", "string_agg"})
 
 
 def with_closed_calls(query: str) -> str:
@@ -56,6 +57,8 @@ def _closed(query: str, tokens: list[Token], index: int, end: int) -> Edits:
         return [(token.start, token.end + 1, "min")]
     if name == "mode" and not commas and end > index + 2:
         return [(tokens[end].start, tokens[end].start, ", true")]
+    if name in TEXTS and end > index + 2:
+        return _sorted_text(query, tokens, index + 1, end, commas)
     if name in BY and len(commas) == 1:
         comma, close = tokens[commas[0]], tokens[end]
         value = query[tokens[index + 1].end + 1 : comma.start].strip()
@@ -66,6 +69,25 @@ def _closed(query: str, tokens: list[Token], index: int, end: int) -> Edits:
         both = f" CASE WHEN ({key}) IS NOT NULL THEN named_struct('k', {key}, 'v', {value}) END"
         return [(comma.end + 1, close.start, both)]
     return []
+
+
+def _sorted_text(
+    query: str, tokens: list[Token], opening: int, end: int, commas: list[int]
+) -> Edits:
+    """Sort the values of listagg by themselves, after the keys of WITHIN GROUP if it has some.
+
+    Different values alone can be sorted by nothing else, as Spark demands.
+    """
+    last = (commas[0] if commas else end) - 1
+    distinct = tokens[opening + 1].token_type is TokenType.DISTINCT
+    value = query[tokens[opening + 1 + distinct].start : tokens[last].end + 1]
+    words = [t.text.lower() for t in tokens[end + 1 : end + 3]]
+    if words != ["within", "group"]:
+        return [(tokens[end].end + 1, tokens[end].end + 1, f" WITHIN GROUP (ORDER BY {value})")]
+    close = closing(tokens, end + 3)
+    if distinct or close is None:
+        return []
+    return [(tokens[close].start, tokens[close].start, f", {value}")]
 
 
 def _after_filter(tokens: list[Token], end: int) -> int:

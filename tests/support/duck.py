@@ -89,7 +89,7 @@ def to_duck(sql: str) -> str:
     No rows have no groups in Spark, not even the one of an empty grouping set; and grouping_id()
     without arguments is over all keys.
     """
-    tree = sqlglot.parse_one(sql, read="spark").transform(_keep_rows)
+    tree = sqlglot.parse_one(sql, read="spark").transform(_keep_rows).transform(_joined)
     for select in list(tree.find_all(exp.Select)):
         group = select.args.get("group")
         if group is not None and has_sets(group):
@@ -106,6 +106,13 @@ def _listed(select: exp.Select, key: exp.Expr) -> exp.Expr:
         return select.expressions[int(key.name) - 1].unalias()
     aliased = [e for e in select.expressions if isinstance(e, exp.Alias) and e.alias == key.sql()]
     return aliased[0].unalias() if aliased else key
+
+
+def _joined(node: exp.Expr) -> exp.Expr:
+    """Put nothing between the values of listagg where nothing is said; sqlglot puts a comma."""
+    if isinstance(node, exp.GroupConcat) and node.args.get("separator") in (None, exp.Null()):
+        node.set("separator", exp.Literal.string(""))
+    return node
 
 
 def _keep_rows(node: exp.Expr) -> exp.Expr:
