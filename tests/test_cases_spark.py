@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
+from datetime import datetime
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,7 @@ LONG = (
     "shapes",
     "statistics",
     "three_way_join",
+    "time_window",
     "total_subquery",
     "union",
     "union_all",
@@ -79,6 +81,7 @@ ARROW = {
     "double": pa.float64(),
     "boolean": pa.bool_(),
     "date": pa.date32(),
+    "timestamp": pa.timestamp("us", "UTC"),
 }
 
 
@@ -179,6 +182,8 @@ def plain(row: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def _word(value: Any) -> str:
     """Return a value as a script writes it."""
+    if isinstance(value, datetime):
+        value = value.replace(tzinfo=None)
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

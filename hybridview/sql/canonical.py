@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-import sqlglot
 from sqlglot import exp
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import ParseError
@@ -22,7 +21,7 @@ from hybridview.schema import TableSchema
 from hybridview.sql.closed_calls import with_closed_calls
 from hybridview.sql.closed_windows import with_closed_frames
 from hybridview.sql.named_windows import with_written_windows
-from hybridview.sql.parse import DIALECT
+from hybridview.sql.parse import DIALECT, parse_text
 from hybridview.sql.resolve import UnknownTable, resolve
 from hybridview.sql.scope import NoRule, OpenTies, Unresolved
 from hybridview.sql.ties import UNKNOWN
@@ -45,7 +44,7 @@ def canonical(query: str, width: int, schemas: Mapping[str, TableSchema]) -> str
     query = _edited(query, edits)
     for _ in range(MOST_WINDOWS):
         try:
-            parsed = sqlglot.parse_one(query, dialect=DIALECT)
+            (parsed, *_) = parse_text(query)
             if isinstance(parsed, exp.Query):
                 resolve(parsed, schemas)
         except OpenTies as ties:
@@ -132,7 +131,7 @@ def _close_limit(query: str, region: _Region, width: int) -> list[Edit]:
 def _width(query: str) -> int | None:
     """Return the number of columns of a query by its text; None if only its tables tell."""
     try:
-        parsed = sqlglot.parse_one(query, dialect=DIALECT)
+        (parsed, *_) = parse_text(query)
     except ParseError:
         return None
     if not isinstance(parsed, exp.Query):

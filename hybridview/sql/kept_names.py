@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import sqlglot
 from sqlglot import exp
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import ParseError
 from sqlglot.tokenizer_core import Token, TokenType
 
-from hybridview.sql.parse import DIALECT
+from hybridview.sql.parse import DIALECT, parse_text
 
 OPENS = (TokenType.L_PAREN, TokenType.L_BRACKET)
 CLOSES = (TokenType.R_PAREN, TokenType.R_BRACKET)
@@ -30,7 +29,7 @@ def with_names(query: str, found: Sequence[str], wanted: Sequence[str]) -> str:
     if list(found) == list(wanted) or len(found) != len(wanted):
         return query
     try:
-        parsed = sqlglot.parse_one(query, dialect=DIALECT)
+        (parsed, *_) = parse_text(query)
     except ParseError:
         return query
     ends = _ends(list(Dialect.get_or_raise(DIALECT).tokenize(query)))

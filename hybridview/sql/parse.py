@@ -7,7 +7,6 @@ import re
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-import sqlglot
 from sqlglot import exp
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import ParseError, TokenError
@@ -106,7 +105,7 @@ def parse_query(definition: Definition) -> exp.Query:
     _refuse_non_deterministic(definition)
     _refuse_two_readings(definition)
     try:
-        parsed = sqlglot.parse(definition.query, dialect=DIALECT)
+        parsed = parse_text(definition.query)
     except ParseError as error:
         raise _syntax_fault(definition, error) from None
     if len(parsed) != 1 or not isinstance(parsed[0], exp.Query):
@@ -117,6 +116,22 @@ def parse_query(definition: Definition) -> exp.Query:
             hint="Write: CREATE MATERIALIZED VIEW name AS SELECT ...",
         )
     return parsed[0]
+
+
+def parse_text(text: str) -> list[exp.Expr | None]:
+    """Parse SQL text; raises sqlglot's ParseError.
+
+    Unlike sqlglot, Spark knows a function window: the word starts a clause only where a window's
+    name and AS follow it.
+    """
+    dialect = Dialect.get_or_raise(DIALECT)
+    tokens = list(dialect.tokenize(text))
+    for place, token in enumerate(tokens):
+        if token.token_type is TokenType.WINDOW:
+            after = [t.token_type for t in tokens[place + 2 : place + 4]]
+            if after != [TokenType.ALIAS, TokenType.L_PAREN]:
+                token.token_type = TokenType.VAR
+    return list(dialect.parser().parse(tokens, text))
 
 
 def _tokens(text: str, source: str) -> list[Token]:

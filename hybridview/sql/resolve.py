@@ -34,6 +34,7 @@ from hybridview.sql.relation import Cte, Ctes, Relation, refuse
 from hybridview.sql.scope import NoRule, Output, Scope, Source, Unresolved
 from hybridview.sql.sets import set_operation, union
 from hybridview.sql.subquery import is_subquery
+from hybridview.sql.time_windows import with_time_window
 from hybridview.sql.values import one_row, values
 
 Schemas = Mapping[str, TableSchema]
@@ -157,6 +158,7 @@ class _Resolver:
         where = node.args.get("where")
         for condition in conjuncts(where.this) if where is not None else ():
             plan = nested.where(plan, condition, scope, ctes)
+        node, plan = with_time_window(node, plan, scope, self.expression, self.unique)
         plan, names, spelling = nested.select_list(node, plan, scope, ctes)
         if node.args.get("distinct"):
             plan = Distinct(plan)

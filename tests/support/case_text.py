@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import datetime
 from decimal import Decimal
 
 from tests.support.cases import Script, SignedRow, Value
@@ -47,6 +48,8 @@ def format_value(value: Value) -> str:
         return "true" if value else "false"
     if isinstance(value, Decimal):
         return f"{value:f}"
+    if isinstance(value, datetime):
+        return f"'{value}'"
     if isinstance(value, str) and not re.fullmatch(r"[^\W\d]\w*", value.replace("NULL", "")):
         return "'" + value.replace("'", "''") + "'"
     return str(value)

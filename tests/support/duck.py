@@ -14,7 +14,6 @@ from functools import lru_cache, partial
 from typing import Any
 
 import duckdb
-import sqlglot
 from sqlglot import exp
 
 from hybridview.algebra.expressions import Named
@@ -38,7 +37,7 @@ from hybridview.schema import WEIGHT, Column, TableSchema
 from hybridview.sql.canonical import canonical
 from hybridview.sql.grouping import has_sets, sets_of
 from hybridview.sql.load import with_list
-from hybridview.sql.parse import parse_definition, parse_query
+from hybridview.sql.parse import parse_definition, parse_query, parse_text
 from hybridview.sql.resolve import resolve
 from tests.support.cases import Refresh, Row, Script, comparable
 
@@ -60,6 +59,7 @@ CREATE OR REPLACE MACRO mode(x, smallest) AS map_keys(histogram(x))[
 CREATE OR REPLACE MACRO arg_max(x, y) AS arg_max_null(x, y);
 CREATE OR REPLACE MACRO arg_min(x, y) AS arg_min_null(x, y);
 CREATE OR REPLACE MACRO array_to_string(l, d) AS coalesce(system.main.array_to_string(l, d), '');
+CREATE OR REPLACE MACRO timestamp_micros(x) AS make_timestamp(x);
 CREATE OR REPLACE MACRO try_sum(x) AS sum(x);
 CREATE OR REPLACE MACRO try_avg(x) AS avg(x);
 """
@@ -89,7 +89,9 @@ def to_duck(sql: str) -> str:
     No rows have no groups in Spark, not even the one of an empty grouping set; and grouping_id()
     without arguments is over all keys.
     """
-    tree = sqlglot.parse_one(sql, read="spark").transform(_keep_rows).transform(_joined)
+    tree = parse_text(sql)[0]
+    assert tree is not None
+    tree = tree.transform(_keep_rows).transform(_joined).transform(_windowed)
     for select in list(tree.find_all(exp.Select)):
         group = select.args.get("group")
         if group is not None and has_sets(group):
@@ -113,6 +115,33 @@ def _joined(node: exp.Expr) -> exp.Expr:
     if isinstance(node, exp.GroupConcat) and node.args.get("separator") in (None, exp.Null()):
         node.set("separator", exp.Literal.string(""))
     return node
+
+
+def _windowed(node: exp.Expr) -> exp.Expr:
+    """Compute window(time, ...) in front of its SELECT, by DuckDB's own time_bucket."""
+    calls = [c for c in node.find_all(exp.Anonymous) if c.name.lower() == "window"]
+    if not isinstance(node, exp.Select) or not calls or calls[0].parent_select is not node:
+        return node
+    time, *lengths = (e.sql(dialect="duckdb") for e in calls[0].expressions)
+    width, slide, offset = [*lengths, *(lengths[0], lengths[0], "'0 days'")[len(lengths) :]]
+    origin = f"TIMESTAMP '1970-01-01' + INTERVAL {offset}"
+    bucket = f"time_bucket(INTERVAL {slide}, {time}, {origin})"
+    windows = (
+        f"list_transform(range(50), i -> {{'start': {bucket} - i * INTERVAL {slide}, "
+        f"'end': {bucket} - i * INTERVAL {slide} + INTERVAL {width}}})"
+    )
+    rows = exp.select("*", f'unnest({windows}) AS "window"', dialect="duckdb")
+    for clause in ("from_", "joins", "where"):
+        rows.set(clause, node.args.get(clause))
+        node.set(clause, None)
+    rows = rows.where(f"{time} IS NOT NULL", dialect="duckdb")
+    name = exp.column(exp.to_identifier("window", quoted=True))
+    for call in calls:
+        call.replace(name.copy())
+    for word in node.find_all(exp.Identifier):
+        word.set("quoted", word.quoted or word.name in ("window", "end"))
+    found = node.from_(rows.subquery("windowed"))
+    return found.where(f'{time} < "window"."end"', dialect="duckdb")
 
 
 def _keep_rows(node: exp.Expr) -> exp.Expr:
