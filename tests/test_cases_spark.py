@@ -35,6 +35,7 @@ LONG = (
     "flatten",
     "float_total",
     "global_aggregate",
+    "group_subquery",
     "grouping_sets",
     "having",
     "in_subquery",

@@ -464,7 +464,7 @@ def test_keys_and_the_number_of_a_set_in_the_users_words() -> None:
         ("SELECT grouping(a) AS g FROM r GROUP BY CUBE (k)", "grouping of what is no key", 1, None),
         (
             "SELECT k, (SELECT max(b) FROM s WHERE s.k = r.k) AS m FROM r GROUP BY ROLLUP (k)",
-            "subquery beside GROUPING SETS",
+            "correlated subquery beside GROUPING SETS",
             1,
             None,
         ),

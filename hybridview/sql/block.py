@@ -34,8 +34,8 @@ class Block:
     node: exp.Select
     scope: Scope
     expression: Callable[[Expr], Expr]
-    join_subqueries: Callable[[Plan, Callable[[Expr], Expr]], Plan]
-    """Joins the subqueries that stand beside groups to them."""
+    join_subqueries: Callable[[Plan, Callable[[Expr], Expr], bool], Plan]
+    """Joins the subqueries that stand beside groups to them, if allowed also those tied to them."""
 
 
 Spelling = dict[str, str]
@@ -72,9 +72,7 @@ def select_list(block: Block, plan: Plan) -> tuple[Plan, tuple[Output, ...], Spe
         aggregate = _aggregate(plan, _keys(block, items, group), calls)
         meanings = tuple((n.expr, column(n.name)) for n in (*aggregate.keys, *aggregate.measures))
         groups = _Groups(aggregate, meanings, _spelling(block, group.expressions if group else []))
-    grouped = block.join_subqueries(groups.aggregate, groups.over)
-    if by_sets is not None and grouped is not groups.aggregate:
-        raise NoRule("subquery beside GROUPING SETS", group)
+    grouped = block.join_subqueries(groups.aggregate, groups.over, by_sets is None)
     known = output(grouped)
     if having is not None:
         grouped = Filter(grouped, groups.over(having, known))
@@ -170,7 +168,7 @@ def _spelling(block: Block, keys: list[Expr]) -> Spelling:
     for node in written:
         if isinstance(node, exp.Star | exp.Literal):
             continue
-        if any(part.table == PLAN for part in node.find_all(exp.Column)):
+        if _is_stand_in(node):
             continue  # the value of a subquery, which stands there no more
         try:
             resolved = block.expression(node)
@@ -178,6 +176,10 @@ def _spelling(block: Block, keys: list[Expr]) -> Spelling:
             continue  # an alias of the select list: its column is visible anyway
         found.setdefault(resolved.sql(dialect="spark"), node.sql(dialect="spark"))
     return found
+
+
+def _is_stand_in(node: Expr) -> bool:
+    return any(part.table == PLAN for part in node.find_all(exp.Column))
 
 
 def _generate(block: Block, plan: Plan) -> tuple[Plan, dict[int, list[Item]]]:
@@ -319,7 +321,9 @@ def _word(node: Expr, key: Expr, block: Block, items: list[Item]) -> str | None:
     shown = [item.written for item in items if item.expr.unnest() == key]
     for word in (node, *shown):
         try:
-            if word is not None and block.expression(word).unnest() == key:
+            if word is None or _is_stand_in(word):
+                continue
+            if block.expression(word).unnest() == key:
                 return word.sql(dialect="spark")
         except Unresolved:
             continue  # an alias of the select list

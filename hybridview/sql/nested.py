@@ -16,12 +16,15 @@ from hybridview.algebra.expressions import (
 from hybridview.algebra.plan import Filter, Plan, output
 from hybridview.sql.aggregates import is_aggregate, with_plain_calls
 from hybridview.sql.block import Block, Spelling, is_grouped, select_list
+from hybridview.sql.grouping import has_sets
 from hybridview.sql.inner import Around, Subqueries
+from hybridview.sql.key_parts import key_parts
 from hybridview.sql.relation import Ctes, refuse
 from hybridview.sql.scope import PLAN, NoRule, Output, Scope, Source, Unresolved
 from hybridview.sql.subquery import (
     Inner,
     beside,
+    inside,
     is_subquery,
     keep,
     marked,
@@ -46,7 +49,8 @@ class Nested:
     ) -> tuple[Plan, tuple[Output, ...], Spelling | None]:
         """Resolve the select list and what belongs to it; subqueries in it are joined first.
 
-        In a SELECT that groups, a subquery stands beside the groups, unless it is aggregated.
+        In a SELECT that groups, a subquery stands beside the groups, unless it is aggregated or
+        the groups are made by it.
         """
         bare = node.copy()
         mark_places(bare)
@@ -56,25 +60,44 @@ class Nested:
                 bare.set(clause, with_plain_calls(bare.args[clause]))
         grouped = is_grouped(bare)
         later: list[tuple[str, Expr, bool]] = []
+        known: list[tuple[Expr, bool, str]] = []
         clauses = (bare.args.get("having"), bare.args.get("qualify"))
-        parts = [*bare.expressions, *(clause for clause in clauses if clause)]
+        keys = key_parts(bare, scope) if grouped else []
+        parts = [*keys, *bare.expressions, *(clause for clause in clauses if clause)]
         for part in parts:
+            early = not grouped or any(part is key for key in keys)
             for found in subqueries_in(part):
-                name = self.around.unique("subquery")
                 negated = _is_negated(found, part)
-                if grouped and not _in_aggregate(found, part):
-                    later.append((name, found.copy(), negated))
-                else:
-                    plan = self._attach(plan, found, name, scope, ctes, negated)
+                name = next((n for f, no, n in known if (f, no) == (found, negated)), "")
+                if early and grouped and has_sets(bare.args["group"]):
+                    raise NoRule("subquery as a key of GROUPING SETS", found)
+                if not name:
+                    name = self.around.unique("subquery")
+                    if early or _in_aggregate(found, part):
+                        plan = self._attach(plan, found, name, scope, ctes, negated)
+                    else:
+                        later.append((name, found.copy(), negated))
+                    if early and grouped:
+                        known.append((found.copy(), negated, name))
                 found.replace(_stand_in(name))
 
-        def join_later(groups: Plan, over: Callable[[Expr], Expr]) -> Plan:
+        def join_later(groups: Plan, over: Callable[[Expr], Expr], tied: bool) -> Plan:
             for name, found, negated in later:
+                if not tied:
+                    self._refuse_tied(found, ctes)
                 groups = self._attach(groups, found, name, scope, ctes, negated, over)
             return groups
 
         block = Block(bare, scope, lambda expr: self.around.expression(expr, scope), join_later)
         return select_list(block, plan)
+
+    def _refuse_tied(self, node: Expr, ctes: Ctes) -> None:
+        """Stop at a subquery that takes columns from outside, where these may be left out."""
+        try:
+            with self.around.inside(None):
+                self.around.query(inside(node), ctes)
+        except Unresolved:
+            raise NoRule("correlated subquery beside GROUPING SETS", node) from None
 
     def where(self, plan: Plan, condition: Expr, scope: Scope, ctes: Ctes) -> Plan:
         """Keep the rows for which one condition of WHERE holds."""
