@@ -38,6 +38,7 @@ LONG = (
     "group_subquery",
     "grouping_sets",
     "having",
+    "in_case",
     "in_subquery",
     "inner_join",
     "join_condition",

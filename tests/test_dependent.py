@@ -95,6 +95,10 @@ VIEWS = {
     "(SELECT b FROM s WHERE s.k = r.k EXCEPT SELECT c FROM t WHERE t.k = r.a)",
     "left join": "SELECT k, (SELECT count(t.c) FROM s LEFT JOIN t ON s.b = t.k AND t.c > r.a "
     "WHERE s.k = r.k) AS n FROM r",
+    "full join": "SELECT k, (SELECT count(*) FROM s FULL JOIN t ON s.b = t.k AND t.c > r.a) AS n "
+    "FROM r",
+    "full join of what is tied": "SELECT k, (SELECT sum(coalesce(q.b, 0) + coalesce(t.c, 0)) FROM "
+    "(SELECT * FROM s WHERE s.k = r.k) AS q FULL JOIN t ON q.b = t.k) AS n FROM r",
     "groups outside": "SELECT k, sum(a) AS t FROM r GROUP BY k HAVING sum(a) >= "
     "(SELECT max(n) FROM (SELECT count(*) AS n FROM s WHERE s.k = r.k GROUP BY b))",
     "numbers": "SELECT k, (SELECT b FROM s WHERE s.y <= r.x ORDER BY b DESC LIMIT 1) AS b FROM r",

@@ -48,10 +48,6 @@ def test_one_that_aggregates_has_one_row_always() -> None:
             "this join with LATERAL",
         ),
         (
-            "SELECT r.k FROM r, LATERAL (SELECT s.b FROM s FULL JOIN u ON s.k = u.k AND u.k = r.a)",
-            "FULL JOIN in a correlated subquery",
-        ),
-        (
             "SELECT r.k FROM r, LATERAL (SELECT x FROM VALUES (r.a), (r.k) AS v(x)) AS l",
             "VALUES of columns from outside a subquery",
         ),

@@ -417,8 +417,14 @@ def test_keys_and_the_number_of_a_set_in_the_users_words() -> None:
         ("SELECT mode() WITHIN GROUP (ORDER BY a) AS p FROM r", None, 1, None),
         ("SELECT k FROM r TABLESAMPLE (10 PERCENT)", None, 1, None),
         (
-            "SELECT CASE WHEN k IN (SELECT k FROM s) THEN 1 END AS f FROM r",
-            "IN with a subquery inside an expression",
+            "SELECT (k IN (SELECT k FROM s)) = (a > 1) AS f FROM r",
+            "IN with a subquery inside an expression (eq)",
+            1,
+            None,
+        ),
+        (
+            "SELECT CASE k IN (SELECT k FROM s) WHEN false THEN 1 END AS f FROM r",
+            "IN with a subquery inside an expression (case)",
             1,
             None,
         ),

@@ -182,9 +182,13 @@ class Dependent:
         return Join(plan.left, others, plan.condition), columns
 
     def _outer(self, plan: Outer) -> tuple[Plan, Columns]:
-        if plan.keeps_left and plan.keeps_right:
-            raise NoRule("FULL JOIN in a correlated subquery")
         left, right = plan.left, plan.right
+        if plan.keeps_left and plan.keeps_right:
+            # The left join, and the rows of the right side without a partner.
+            alone = Semi(right, left, plan.condition, anti=True)
+            nulls = tuple(Named(n, exp.Null()) for n in output(left))
+            arms = (replace(plan, keeps_right=False), Project(alone, (*nulls, *_own_of(right))))
+            return self._union(arms, output(plan))
         if plan.keeps_right:
             left, right = right, left
 

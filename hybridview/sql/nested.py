@@ -239,8 +239,9 @@ def subqueries_in(part: Expr) -> list[Expr]:
 def _is_negated(node: Expr, part: Expr) -> bool:
     """Say whether an IN stands under a NOT; Spark's answer depends on it, NULLs being in play.
 
-    Only where it is a truth value by itself: what Spark makes of one inside another expression,
-    such as a comparison or a CASE, depends on how it simplifies that.
+    Only where it is a truth value by itself, or decides a CASE: there unknown is as good as false,
+    so what Spark takes for the value of IN makes no difference. What it makes of one inside another
+    expression, such as a comparison, depends on how it simplifies that.
     """
     if not isinstance(node, exp.In):
         return False
@@ -250,9 +251,18 @@ def _is_negated(node: Expr, part: Expr) -> bool:
         below = below.parent
         negated ^= isinstance(below, exp.Not)
     whole = (exp.Alias, exp.Where, exp.Having, exp.Qualify)
-    if below is not part and not isinstance(below.parent, whole):
-        raise NoRule("IN with a subquery inside an expression", node)
+    if below is not part and not isinstance(below.parent, whole) and not _decides(below):
+        around = type(below.parent).__name__.lower()
+        raise NoRule(f"IN with a subquery inside an expression ({around})", node)
     return negated
+
+
+def _decides(node: Expr) -> bool:
+    """Say whether a node is the condition of CASE WHEN ... or of if(...)."""
+    branch = node.parent
+    if not isinstance(branch, exp.If) or branch.this is not node:
+        return False
+    return not isinstance(branch.parent, exp.Case) or branch.parent.this is None
 
 
 def _in_aggregate(node: Expr, part: Expr) -> bool:
