@@ -52,6 +52,7 @@ LONG = (
     "outer_join",
     "percentile",
     "pivot",
+    "pivot_sets",
     "project",
     "scalar_subquery",
     "self_join",

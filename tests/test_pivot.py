@@ -42,6 +42,16 @@ def test_pivot_shows_the_other_columns_first() -> None:
     ]
 
 
+def test_pivot_by_several_columns() -> None:
+    query = "SELECT p.y, p.one FROM t PIVOT (sum(x) FOR (k, n) IN (('a', 1) AS one, ('b', 2))) AS p"
+    found = relation(query)
+    assert [column.name for column in found.columns] == ["y", "one"]
+    group = next(node for node in walk(found.plan) if isinstance(node, Aggregate))
+    assert [key.name for key in group.keys] == ["t.y", "t.z"]
+    sums = [m.expr.sql(dialect="spark").replace("`", "") for m in group.measures]
+    assert sums[3] == "SUM(CASE WHEN t.k = 'b' AND t.n = 2 THEN t.x END)"
+
+
 def test_pivot_groups_by_the_other_columns() -> None:
     plan = relation("SELECT * FROM t PIVOT (sum(x) FOR k IN ('a', 'b'))").plan
     group = next(node for node in walk(plan) if isinstance(node, Aggregate))
@@ -77,6 +87,16 @@ def test_unpivot_makes_rows_of_columns() -> None:
     assert not any(isinstance(node, Filter) for node in walk(kept))
 
 
+def test_unpivot_of_sets_of_columns() -> None:
+    query = "SELECT * FROM t UNPIVOT ((v, w) FOR name IN ((x, y) AS one, (n, y)))"
+    assert outputs(query) == ["k", "z", "name", "v", "w"]
+    flat = next(node for node in walk(relation(query).plan) if isinstance(node, Flatten))
+    assert flat.generator.sql(dialect="spark").replace("`", "") == (
+        "INLINE(ARRAY(STRUCT('one' AS n, t.x AS v, t.y AS v1), "
+        "STRUCT('n_y' AS n, t.n AS v, t.y AS v1)))"
+    )
+
+
 @pytest.mark.parametrize(
     ("query", "operator"),
     [
@@ -89,14 +109,17 @@ def test_unpivot_makes_rows_of_columns() -> None:
         ("SELECT * FROM t PIVOT (sum(DISTINCT x) FOR k IN ('a'))", "PIVOT with other calls"),
         ("SELECT * FROM t PIVOT (count(x), max(k) FOR n IN (1))", "PIVOT that counts beside"),
         ("SELECT * FROM t PIVOT (count(x), sum(x + 1) FOR n IN (1))", "PIVOT that counts beside"),
-        ("SELECT * FROM t PIVOT (sum(x) FOR (k, y) IN (('a', 1)))", "PIVOT of several columns"),
-        ("SELECT * FROM (SELECT x, k FROM t) PIVOT (sum(x) FOR k IN ('a'))", "PIVOT without other"),
+        ("SELECT * FROM t PIVOT (sum(x) FOR (k, y) IN (('a', 'b')))", "PIVOT by values of another"),
+        ("SELECT * FROM t PIVOT (sum(x) FOR (k, y) IN ('a', 1))", "PIVOT by values of another"),
+        ("SELECT * FROM t PIVOT (sum(x) FOR (k, y) IN (('a', 1), ('a', 1)))", "PIVOT of equal"),
         ("SELECT * FROM s JOIN t PIVOT (sum(x) FOR k IN ('a'))", "PIVOT after a join"),
-        ("SELECT * FROM t PIVOT (sum(x) FOR k IN ('a')) AS p", "ALIAS"),
+        ("SELECT * FROM t PIVOT (sum(x) FOR k IN ('a')) AS p (a, b, c, d)", "PIVOT under other"),
         ("SELECT * FROM t UNPIVOT (v FOR name IN (x, z))", "UNPIVOT of columns of different"),
         ("SELECT * FROM t UNPIVOT (v FOR name IN (X, n))", "UNPIVOT of a column in another"),
-        ("SELECT * FROM t UNPIVOT (v FOR name IN (t.x, n))", "UNPIVOT of several columns"),
-        ("SELECT * FROM t UNPIVOT ((v, w) FOR name IN ((x, n) AS a))", "UNPIVOT of several"),
+        ("SELECT * FROM t UNPIVOT (v FOR name IN (t.x, n))", "UNPIVOT of what are not as many"),
+        ("SELECT * FROM t UNPIVOT ((v, w) FOR name IN ((x, n), (x)))", "UNPIVOT of what are not"),
+        ("SELECT * FROM t UNPIVOT ((v, w) FOR name IN ((x, z), (n, k)))", "UNPIVOT of columns of"),
+        ("SELECT * FROM t UNPIVOT ((v, w) FOR name IN ((x, k), (n, k)))", "UNPIVOT into values of"),
     ],
 )
 def test_no_rule(query: str, operator: str) -> None:

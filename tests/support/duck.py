@@ -91,7 +91,7 @@ def to_duck(sql: str) -> str:
     """
     tree = parse_text(sql)[0]
     assert tree is not None
-    tree = tree.transform(_keep_rows).transform(_joined).transform(_windowed)
+    tree = tree.transform(_keep_rows).transform(_joined).transform(_windowed).transform(_present)
     for select in list(tree.find_all(exp.Select)):
         group = select.args.get("group")
         if group is not None and has_sets(group):
@@ -142,6 +142,19 @@ def _windowed(node: exp.Expr) -> exp.Expr:
         word.set("quoted", word.quoted or word.name in ("window", "end"))
     found = node.from_(rows.subquery("windowed"))
     return found.where(f'{time} < "window"."end"', dialect="duckdb")
+
+
+def _present(node: exp.Expr) -> exp.Expr:
+    """Leave out of UNPIVOT the rows without any value; DuckDB leaves out those that lack one."""
+    from_ = node.args.get("from_") if isinstance(node, exp.Select) else None
+    for pivot in from_.this.args.get("pivots") or () if from_ is not None else ():
+        several = [e for e in pivot.expressions if isinstance(e, exp.Tuple)]
+        if pivot.args.get("unpivot") and several and not pivot.args.get("include_nulls"):
+            assert isinstance(node, exp.Select)
+            pivot.set("include_nulls", True)
+            values = [f"{part.name} IS NOT NULL" for part in several[0].expressions]
+            node = node.where(exp.or_(*values))
+    return node
 
 
 def _keep_rows(node: exp.Expr) -> exp.Expr:
