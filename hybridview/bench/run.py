@@ -113,6 +113,8 @@ def run(plan: Plan, say: Say, port: SparkPort | None = None) -> Results:
             "spark.sql.warehouse.dir": str((plan.folder / "catalog").resolve()),
             # Bytes that tasks read are counted when they end, not some time later.
             "spark.ui.liveUpdate.period": "0",
+            # And bytes that Parquet reads in the background are not counted at all.
+            "spark.hadoop.parquet.hadoop.vectored.io.enabled": "false",
         }
     )
     try:

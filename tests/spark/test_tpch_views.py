@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 from deltalake import write_deltalake
 
 from hybridview import Store
+from hybridview.catalog import ViewState
 from hybridview.plan.steps import Apply
 from tests.support.tpch import COLUMNS, Rows, Stream, make, query
 
@@ -55,10 +58,23 @@ class Tables:
         self.spark.sql(f"INSERT INTO {target} SELECT * FROM come")
 
 
-def bytes_read(spark: Any) -> int:
-    """Return how many bytes all tasks have read so far."""
-    executors = spark.sparkContext._jsc.sc().statusStore().executorList(True)
-    return sum(executors.apply(i).totalInputBytes() for i in range(executors.size()))
+def some_neighbours(rows: dict[str, Rows]) -> dict[str, Rows]:
+    """Return two orders with their lines, and one row of each other table; all at the beginning."""
+    found = {name: sorted(rows[name])[:1] for name in ("customer", "supplier", "part")}
+    found["orders"] = sorted(rows["orders"])[:2]
+    keys = {row[0] for row in found["orders"]}
+    found["lineitem"] = [row for row in rows["lineitem"] if row[0] in keys]
+    found["partsupp"] = [row for row in rows["partsupp"] if row[0] == found["part"][0][0]]
+    return found
+
+
+def read_for(states: Iterable[ViewState], view: str) -> Counter[str]:
+    """Return how many files and bytes were read for a view, its parts included."""
+    total: Counter[str] = Counter()
+    for state in states:
+        if state.name == view or state.name.startswith(f"{view}@"):
+            total.update(state.read)
+    return total
 
 
 def test_every_query_is_incremental_and_right(tmp_path: Path, spark: Any) -> None:
@@ -85,13 +101,16 @@ def test_every_query_is_incremental_and_right(tmp_path: Path, spark: Any) -> Non
         for name in names:
             assert store.verify(name).ok, (number, name)
     assert len(moved) >= 20, moved
-    read = {}
-    orders = dict(list({r[0]: r for r in stream.now["orders"]}.items())[:3])
-    gone = [(row, -1) for row in orders.values()]
-    for strategy in ("incremental", "snapshot"):
-        tables.change("orders", gone if strategy == "incremental" else [(r, 1) for r, _ in gone])
-        before = bytes_read(spark)
+    few = some_neighbours(stream.now)
+    states = {}
+    for strategy, weight in (("incremental", -1), ("snapshot", 1)):
+        for table, rows in few.items():
+            tables.change(table, [(row, weight) for row in rows])
         store.refresh(strategy=strategy)
-        read[strategy] = bytes_read(spark) - before
-    print("bytes read", read)
-    assert read["incremental"] < read["snapshot"]
+        record = store._context.catalog().published()
+        assert record is not None
+        states[strategy] = record.views
+    part, whole = ({n: read_for(found, n) for n in names} for found in states.values())
+    print("\n".join(f"{n}: {dict(part[n])} of {dict(whole[n])}" for n in names))
+    less = [n for n in names if part[n]["bytes"] < whole[n]["bytes"] / 2]
+    assert len(less) >= 20, set(names) - set(less)
