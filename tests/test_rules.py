@@ -159,21 +159,36 @@ def before_is_new(plan: Plan, batch: Batch, memo: object = None) -> Plan:
 
 
 def semi_of_the_left(
-    node: Semi, left_change: Plan, right_change: Plan, left_before: Plan, right_before: Plan
+    node: Semi,
+    left_change: Plan,
+    right_change: Plan,
+    left_before: Plan,
+    right_before: Plan,
+    *_: Plan,
 ) -> Plan:
     """Rows that stay are never judged anew."""
     return Semi(left_change, node.right, node.condition, node.anti)
 
 
 def semi_old_is_new(
-    node: Semi, left_change: Plan, right_change: Plan, left_before: Plan, right_before: Plan
+    node: Semi,
+    left_change: Plan,
+    right_change: Plan,
+    left_before: Plan,
+    right_before: Plan,
+    *_: Plan,
 ) -> Plan:
     """The old partners looked for among the new rows: no row ever comes back."""
     return semi(node, left_change, right_change, left_before, node.right)
 
 
 def semi_both_new(
-    node: Semi, left_change: Plan, right_change: Plan, left_before: Plan, right_before: Plan
+    node: Semi,
+    left_change: Plan,
+    right_change: Plan,
+    left_before: Plan,
+    right_before: Plan,
+    *_: Plan,
 ) -> Plan:
     """Fresh rows of the left judged twice."""
     return semi(node, left_change, right_change, node.left, right_before)
@@ -185,21 +200,36 @@ def partners_that_came(condition: Expr | None, rows: Plan) -> Domain:
 
 
 def outer_of_the_left(
-    node: Outer, left_change: Plan, right_change: Plan, left_before: Plan, right_before: Plan
+    node: Outer,
+    left_change: Plan,
+    right_change: Plan,
+    left_before: Plan,
+    right_before: Plan,
+    *_: Plan,
 ) -> Plan:
     """Rows that stay are never joined anew."""
     return Outer(left_change, node.right, node.condition, True, False)
 
 
 def outer_old_is_new(
-    node: Outer, left_change: Plan, right_change: Plan, left_before: Plan, right_before: Plan
+    node: Outer,
+    left_change: Plan,
+    right_change: Plan,
+    left_before: Plan,
+    right_before: Plan,
+    *_: Plan,
 ) -> Plan:
     """The rows to take away joined with the new partners."""
     return outer(node, left_change, right_change, left_before, node.right)
 
 
 def outer_both_new(
-    node: Outer, left_change: Plan, right_change: Plan, left_before: Plan, right_before: Plan
+    node: Outer,
+    left_change: Plan,
+    right_change: Plan,
+    left_before: Plan,
+    right_before: Plan,
+    *_: Plan,
 ) -> Plan:
     """Fresh rows of the left joined twice."""
     return outer(node, left_change, right_change, node.left, right_before)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import assert_never
 
+from sqlglot import exp
+
 from hybridview.algebra.expressions import Named, column
 from hybridview.algebra.plan import (
     Aggregate,
@@ -87,14 +89,8 @@ def _derive(plan: Plan, batch: Batch, memo: Memo, without: Aliases) -> Plan:
             return union(plan, tuple(derive(child, batch, memo) for child in inputs))
         case Aggregate(child):
             return aggregate(plan, derive(child, batch, memo), before(child, batch, memo))
-        case Semi(left, right, condition):
-            alone = meets_nothing(condition, left, right, batch.growing_links)
-            changes = derive(left, batch, memo, without), derive(right, batch, memo, alone)
-            return semi(plan, *changes, before(left, batch, memo), before(right, batch, memo))
-        case Outer(left, right, condition):
-            alone = meets_nothing(condition, left, right, batch.growing_links)
-            changes = derive(left, batch, memo, without), derive(right, batch, memo, alone)
-            return outer(plan, *changes, before(left, batch, memo), before(right, batch, memo))
+        case Semi() | Outer():
+            return _derive_by_row(plan, batch, memo, without)
         case Window(child):
             return window(plan, derive(child, batch, memo), before(child, batch, memo))
         case Repeat(child):
@@ -137,6 +133,26 @@ def _derive_join(plan: Join, batch: Batch, memo: Memo, without: Aliases) -> Plan
         return change if isinstance(change, Empty) else in_order(change, output(plan))
     changes = derive(left, batch, memo, without), derive(right, batch, memo, without | alone_right)
     return join(plan, *changes, before(left, batch, memo))
+
+
+def _derive_by_row(plan: Semi | Outer, batch: Batch, memo: Memo, without: Aliases) -> Plan:
+    """Return the change of a join that gives rows for each row of its left side by itself.
+
+    If all that came on the left are rows that declared keys say have no partner among the old rows
+    of the right side, they are judged by those, so by none; the rows of the right side that came
+    or went are then joined with the new left side.
+    """
+    left, right = plan.left, plan.right
+    alone = meets_nothing(plan.condition, left, right, batch.growing_links)
+    changes = derive(left, batch, memo, without), derive(right, batch, memo, alone)
+    old_left, old_right = before(left, batch, memo), before(right, batch, memo)
+    judged_by = right
+    alone = meets_nothing(plan.condition, right, left, batch.growing_links)
+    if alone and isinstance(derive(left, batch, memo, without | alone), Empty):
+        old_left, judged_by = left, Filter(right, exp.false())
+    if isinstance(plan, Semi):
+        return semi(plan, *changes, old_left, old_right, judged_by)
+    return outer(plan, *changes, old_left, old_right, judged_by)
 
 
 def in_order(plan: Plan, names: tuple[str, ...]) -> Plan:

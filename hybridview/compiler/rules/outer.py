@@ -8,7 +8,12 @@ from hybridview.compiler.rules.semi import read_by
 
 
 def outer(
-    node: Outer, left_change: Plan, right_change: Plan, left_before: Plan, right_before: Plan
+    node: Outer,
+    left_change: Plan,
+    right_change: Plan,
+    left_before: Plan,
+    right_before: Plan,
+    judged_by: Plan | None = None,
 ) -> Plan:
     """Return the change of `node`.
 
@@ -17,10 +22,13 @@ def outer(
     A left join gives rows for each row of L by itself, so a change of L is simply joined. A row
     that stays gets other rows only if a changed row of R is a partner of it; NULLs beside it come
     and go with its last and first partner, because it is joined anew as a whole.
+
+    The other way round, dL =* R_old + A =* R_new - A =* R_old with A = L_new with a partner in dR,
+    is as right: then `left_before` is L_new, and `judged_by` what dL finds in R_old.
     """
     terms: list[Plan] = []
     if not isinstance(left_change, Empty):
-        terms.append(_joined(node, left_change, node.right))
+        terms.append(_joined(node, left_change, judged_by or node.right))
     if not isinstance(right_change, Empty):
         joined_anew = Semi(left_before, read_by(node.condition, right_change), node.condition)
         looked_at = Semi(right_before, read_by(node.condition, joined_anew), node.condition)

@@ -12,7 +12,12 @@ ANY = "__hv_any"
 
 
 def semi(
-    node: Semi, left_change: Plan, right_change: Plan, left_before: Plan, right_before: Plan
+    node: Semi,
+    left_change: Plan,
+    right_change: Plan,
+    left_before: Plan,
+    right_before: Plan,
+    judged_by: Plan | None = None,
 ) -> Plan:
     """Return the change of `node`; for `L with R`, rows of L that have a partner in R:
 
@@ -22,10 +27,13 @@ def semi(
     changed row of R is a partner of it: else it has the same partners as before. It is the whole
     condition that makes a partner, not its equalities alone. For anti-joins read "without" but in
     A, where the partners in the change still count. R_old is looked at only where A has partners.
+
+    The other way round, dL with R_old + A with R_new - A with R_old and A = L_new with dR, is as
+    right: then `left_before` is L_new, and `judged_by` what dL finds in R_old.
     """
     terms: list[Plan] = []
     if not isinstance(left_change, Empty):
-        terms.append(Semi(left_change, node.right, node.condition, node.anti))
+        terms.append(Semi(left_change, judged_by or node.right, node.condition, node.anti))
     if not isinstance(right_change, Empty):
         partners = read_by(node.condition, right_change)
         judged_anew = Semi(left_before, partners, node.condition)
