@@ -86,7 +86,7 @@ def test_a_refresh_says_what_it_had_to_read(template: Warehouse, tmp_path: Path)
         shop.spark, f"SELECT k FROM {shop.named('t')}"
     )
 
-    shop.sql("INSERT INTO {t} VALUES (215, 4), (216, 5)")
+    shop.sql("INSERT INTO {t} SELECT /*+ COALESCE(1) */ * FROM VALUES (215, 4), (216, 5)")
     sent = record(shop.store, shop.spark)
     states = shop.refresh("incremental")
     near = next(s.split(" AS ", 1)[1] for s in sent if "u@near k in" in s.split(" AS ")[0])
