@@ -494,7 +494,6 @@ def test_keys_and_the_number_of_a_set_in_the_users_words() -> None:
             None,
         ),
         ("SELECT k, count(*) AS n FROM r GROUP BY 3", "GROUP BY position", 1, None),
-        ("WITH RECURSIVE c AS (SELECT k FROM r) SELECT k FROM c", "recursive CTE", 1, None),
         ("SELECT * FROM range(3)", None, 1, None),
         ("SELECT * FROM VALUES (1), (2) AS v(a)", "a query that reads no table", 1, None),
         ("SELECT r.k FROM r JOIN VALUES (a) AS v(b) ON true", "column in VALUES", 1, None),

@@ -6,8 +6,8 @@ import pytest
 import sqlglot
 from sqlglot import exp
 
-from hybridview.algebra.plan import Project
-from hybridview.algebra.walk import tables
+from hybridview.algebra.plan import Constant, Project
+from hybridview.algebra.walk import tables, walk
 from hybridview.compiler.identity import read_type
 from hybridview.compiler.kinds import OPAQUE, Recorded, kind_of
 from hybridview.schema import Column, TableSchema
@@ -158,3 +158,25 @@ def test_maps_are_known(sql: str) -> None:
     below = {c.name: read_type(c.type) for c in NESTED.columns}
     found = kind_of(sqlglot.parse_one(sql, dialect="spark"), below, Recorded())
     assert found is OPAQUE or found.holds("map")
+
+
+def test_a_range_is_constant_rows() -> None:
+    found = relation("SELECT id, k FROM range(2, 7, 2) AS n JOIN r ON r.k = n.id")
+    (rows,) = (node.rows for node in walk(found.plan) if isinstance(node, Constant))
+    listed = [value.sql(dialect="spark") for (value,) in rows]
+    assert listed == [f"CAST({n} AS BIGINT)" for n in (2, 4, 6)]
+
+
+@pytest.mark.parametrize(
+    "call", ["range(0)", "range(k)", "range(1001)", "range(1, 2, 0)", "range()"]
+)
+def test_a_range_that_is_not_listed(call: str) -> None:
+    with pytest.raises(NoRule, match="range"):
+        relation(f"SELECT k FROM {call} AS n JOIN r ON r.k = n.id")
+
+
+def test_with_recursive_alone_is_no_recursion() -> None:
+    assert relation("WITH RECURSIVE c AS (SELECT k FROM r) SELECT k FROM c").columns
+    walked = "WITH RECURSIVE c(n) AS (SELECT k FROM r UNION ALL SELECT n + 1 FROM c WHERE n < 3)"
+    with pytest.raises(NoRule, match="recursive CTE c"):
+        relation(f"{walked} SELECT n FROM c")

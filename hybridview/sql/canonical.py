@@ -23,7 +23,7 @@ from hybridview.sql.closed_windows import with_closed_frames
 from hybridview.sql.named_windows import with_written_windows
 from hybridview.sql.parse import DIALECT, parse_text
 from hybridview.sql.resolve import UnknownTable, resolve
-from hybridview.sql.scope import NoRule, OpenTies, Unresolved
+from hybridview.sql.scope import NoRule, OpenLimit, OpenTies, Unresolved
 from hybridview.sql.ties import UNKNOWN
 
 Edit = tuple[int, str]
@@ -31,7 +31,7 @@ Edit = tuple[int, str]
 
 
 MOST_WINDOWS = 100
-"""How many windows of one query are closed, at most."""
+"""How many windows and LIMITs of one query are closed, at most."""
 
 
 def canonical(query: str, width: int, schemas: Mapping[str, TableSchema]) -> str:
@@ -47,16 +47,22 @@ def canonical(query: str, width: int, schemas: Mapping[str, TableSchema]) -> str
             (parsed, *_) = parse_text(query)
             if isinstance(parsed, exp.Query):
                 resolve(parsed, schemas)
-        except OpenTies as ties:
-            closed = _edited(query, _close_window(query, ties))
-            if closed == query:
+        except (OpenTies, OpenLimit) as ties:
+            edits = _close(query, ties)
+            if not edits:
                 break
-            query = closed
+            query = _edited(query, edits)
         except (NoRule, Unresolved, UnknownTable, ParseError):
             break
         else:
             break
     return query
+
+
+def _close(query: str, ties: OpenTies | OpenLimit) -> list[Edit]:
+    if isinstance(ties, OpenTies):
+        return _close_window(query, ties)
+    return _close_nested(query, ties)
 
 
 def _edited(query: str, edits: list[Edit]) -> str:
@@ -112,20 +118,46 @@ def _regions(query: str) -> list[_Region]:
 
 def _close_limit(query: str, region: _Region, width: int) -> list[Edit]:
     """Sort by all columns, after the author's own keys, where only the first rows are kept."""
-    pairs = zip(region.tokens, region.tokens[1:], strict=False)
-    limits = (TokenType.LIMIT, TokenType.OFFSET)
-    place = next(
-        (t for t, n in pairs if t.token_type in limits and n.token_type is TokenType.NUMBER), None
-    )
+    place = _limit(region)
     if place is None:
         return []
     count = width if region.outermost else _width(query[region.start : region.end])
     if not count:
         return []
+    return [_by_all(region, place, count)]
+
+
+def _by_all(region: _Region, limit: Token, count: int) -> Edit:
     columns = ", ".join(str(i + 1) for i in range(count))
     ordered = any(t.token_type is TokenType.ORDER_BY for t in region.tokens)
     # On a line of its own: the text before it may end with a comment.
-    return [(place.start, f"\n{', ' if ordered else 'ORDER BY '}{columns}\n")]
+    return limit.start, f"\n{', ' if ordered else 'ORDER BY '}{columns}\n"
+
+
+def _limit(region: _Region) -> Token | None:
+    """Return the LIMIT or OFFSET right in a region."""
+    pairs = zip(region.tokens, region.tokens[1:], strict=False)
+    limits = (TokenType.LIMIT, TokenType.OFFSET)
+    return next(
+        (t for t, n in pairs if t.token_type in limits and n.token_type is TokenType.NUMBER), None
+    )
+
+
+def _close_nested(query: str, ties: OpenLimit) -> list[Edit]:
+    """Sort by all columns of a SELECT * whose number only its tables tell."""
+    around = [r for r in _regions(query) if r.start <= ties.at < r.end and not r.outermost]
+    for region in sorted(around, key=lambda r: r.start, reverse=True):
+        place = _limit(region)
+        if place is not None and not _is_closed(region, place):
+            return [_by_all(region, place, ties.width)]
+    return []
+
+
+def _is_closed(region: _Region, limit: Token) -> bool:
+    """Say whether the sort keys before a LIMIT end with 1, 2, ..., as this module adds them."""
+    words = [t.text for t in region.tokens if t.end < limit.start and t.text != ","]
+    last = int(words[-1]) if words and words[-1].isdigit() else 0
+    return last > 0 and words[-last:] == [str(i + 1) for i in range(last)]
 
 
 def _width(query: str) -> int | None:

@@ -13,7 +13,7 @@ from sqlglot import exp
 from hybridview.algebra.expressions import Expr, Named, column
 from hybridview.algebra.plan import Plan, Project, Top
 from hybridview.sql.relation import Relation
-from hybridview.sql.scope import NoRule, Output
+from hybridview.sql.scope import NoRule, OpenLimit, Output
 
 ORDER = "__hv_order_"
 
@@ -81,7 +81,7 @@ def _top(
 ) -> Relation:
     sorted_by = {key.this.name for key in order if isinstance(key.this, exp.Column)}
     if any(c.plan_name not in sorted_by for c in own):
-        raise NoRule("LIMIT in an order that leaves ties open", node.args.get("limit"))
+        raise OpenLimit(node, len(own))
     # A key that stands there already decides nothing any more.
     first = {key.this.name: key for key in reversed(order)}
     order = tuple(key for key in order if first[key.this.name] is key)

@@ -35,7 +35,7 @@ from hybridview.sql.scope import NoRule, Output, Scope, Source, Unresolved
 from hybridview.sql.sets import set_operation, union
 from hybridview.sql.subquery import is_subquery
 from hybridview.sql.time_windows import with_time_window
-from hybridview.sql.values import one_row, values
+from hybridview.sql.values import is_range, numbers, one_row, values
 
 Schemas = Mapping[str, TableSchema]
 
@@ -125,10 +125,11 @@ class _Resolver:
         with_ = node.args.get("with_")
         if with_ is None:
             return ctes
-        if with_.args.get("recursive"):
-            raise NoRule("recursive CTE", with_)
         known = dict(ctes)
         for cte in with_.expressions:
+            if with_.args.get("recursive") and _reads(cte, cte.alias):
+                # A change would have to be followed through every step.
+                raise NoRule(f"recursive CTE {cte.alias}", cte)
             names = tuple(c.name for c in cte.args["alias"].columns)
             known[cte.alias.lower()] = Cte(cte.this, names, dict(known))
         return known
@@ -274,7 +275,8 @@ class _Resolver:
             return self._derived(node.this, self.ctes_of(node, ctes), node)
         if isinstance(node, exp.Values):
             return self._derived(node, ctes, node)
-        if not isinstance(node, exp.Table) or not isinstance(node.this, exp.Identifier):
+        listed = is_range(node)
+        if not isinstance(node, exp.Table) or not (listed or isinstance(node.this, exp.Identifier)):
             raise NoRule(describe_part(node.this if isinstance(node, exp.Table) else node), node)
         joins = node.args.get("joins") or ()
         if joins:
@@ -284,6 +286,8 @@ class _Resolver:
             for join in joins:
                 plan, scope = self._join(join, plan, scope, ctes)
             return plan, scope
+        if listed:
+            return self._derived(numbers(node), ctes, node, ("id",))
         plain = not node.args.get("db")
         if plain and node.name.lower() in ctes:
             cte = ctes[node.name.lower()]
@@ -351,6 +355,12 @@ class _Resolver:
     def unique(self, label: str) -> str:
         # Plan columns are called alias.column: a dot in the alias could make two of them alike.
         return _fresh(label.replace(".", "_"), self.aliases)
+
+
+def _reads(node: Expr, name: str) -> bool:
+    """Say whether a part of a query may read a table of some name."""
+    found = (t for t in node.find_all(exp.Table) if not t.args.get("db"))
+    return any(table.name.lower() == name.lower() for table in found)
 
 
 def _fresh(label: str, taken: set[str]) -> str:

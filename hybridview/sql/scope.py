@@ -37,6 +37,20 @@ class OpenTies(NoRule):
         self.by = by
 
 
+class OpenLimit(NoRule):
+    """A LIMIT whose rows may tie; sorted also by all its `width` columns they do not.
+
+    `at` is the place of some name inside its query.
+    """
+
+    def __init__(self, node: Expr, width: int) -> None:
+        limit = node.args.get("limit") or node.args.get("offset")
+        super().__init__("LIMIT in an order that leaves ties open", limit)
+        starts = [n.meta["start"] for n in node.walk() if "start" in n.meta]
+        self.at = min(starts, default=0)
+        self.width = width
+
+
 class Unresolved(Exception):
     """A column that no source has."""
 

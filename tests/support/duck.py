@@ -91,7 +91,13 @@ def to_duck(sql: str) -> str:
     """
     tree = parse_text(sql)[0]
     assert tree is not None
-    tree = tree.transform(_keep_rows).transform(_joined).transform(_windowed).transform(_present)
+    tree = (
+        tree.transform(_keep_rows)
+        .transform(_joined)
+        .transform(_windowed)
+        .transform(_present)
+        .transform(_ranged)
+    )
     for select in list(tree.find_all(exp.Select)):
         group = select.args.get("group")
         if group is not None and has_sets(group):
@@ -154,6 +160,17 @@ def _present(node: exp.Expr) -> exp.Expr:
             pivot.set("include_nulls", True)
             values = [f"{part.name} IS NOT NULL" for part in several[0].expressions]
             node = node.where(exp.or_(*values))
+    return node
+
+
+def _ranged(node: exp.Expr) -> exp.Expr:
+    """Call the column of range(...) id, as Spark does."""
+    call = node.this if isinstance(node, exp.Table) else None
+    if isinstance(call, exp.Anonymous) and call.name.lower() == "range":
+        alias = node.args.get("alias") or exp.TableAlias(this=exp.to_identifier("range_"))
+        alias = alias.copy()
+        alias.set("columns", alias.columns or [exp.to_identifier("id")])
+        node.set("alias", alias)
     return node
 
 
