@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import product
+from random import Random
+
 import pytest
 
+from hybridview.sql.canonical import canonical
 from hybridview.sql.closed_windows import with_closed_frames
 from hybridview.sql.kept_names import with_names
+from tests.support.duck import connect, schema, to_duck
 
 
 def closed(call: str) -> str:
@@ -86,3 +91,90 @@ def test_columns_keep_their_names() -> None:
 )
 def test_names_that_have_no_place_stay_away(query: str) -> None:
     assert with_names(query, ["k", "y", "n"], ["k", "z", "n"]) == query
+
+
+CALLS = ("first_value(x)", "last_value(x)", "nth_value(x, 2)")
+ORDERS = ("a", "a DESC", "a NULLS LAST", "a DESC NULLS FIRST")
+STARTS = ("UNBOUNDED PRECEDING", "CURRENT ROW", "1 PRECEDING")
+ENDS = ("CURRENT ROW", "UNBOUNDED FOLLOWING", "1 FOLLOWING", "1 PRECEDING")
+Line = tuple[int, int | None, int | None]
+
+
+def place_of(a: int | None, order: str) -> int | None:
+    """Return where a value stands in an order; NULLs have no distance to others."""
+    return None if a is None else -a if "DESC" in order else a
+
+
+def sorted_frame(row: Line, rows: list[Line], order: str, start: str, end: str) -> list[list[Line]]:
+    """Return the rows of a frame in order, those that tie together."""
+    nulls_first = "NULLS FIRST" in order or order == "a"
+    lists: dict[int | None, list[Line]] = {}
+    for other in rows:
+        lists.setdefault(place_of(other[1], order), []).append(other)
+    ranks = sorted(p for p in lists if p is not None)
+    places: list[int | None] = [None, *ranks] if nulls_first else [*ranks, None]
+    places = [p for p in places if p in lists]
+    here = place_of(row[1], order)
+    current = places.index(here)
+
+    def inside(index: int) -> bool:
+        place = places[index]
+        if "UNBOUNDED" not in start and index < current:
+            near = place is not None and here is not None and here - place <= 1
+            if start == "CURRENT ROW" or not near:
+                return False
+        if end == "1 PRECEDING":
+            # NULLs are in the frames of each other, whatever their distance.
+            far = here is not None and place is not None and here - place >= 1
+            return far or (index <= current and (here is None or place is None))
+        if "UNBOUNDED" not in end and index > current:
+            near = place is not None and here is not None and place - here <= 1
+            if end == "CURRENT ROW" or not near:
+                return False
+        return True
+
+    return [lists[p] for i, p in enumerate(places) if inside(i)]
+
+
+def allowed(call: str, ignores: bool, frame: list[list[Line]]) -> set[int | None]:
+    """Return the values that a call may have, in some order of the rows that tie."""
+    groups = [[r[2] for r in group if r[2] is not None or not ignores] for group in frame]
+    groups = [group for group in groups if group]
+    if call.startswith("last"):
+        groups.reverse()
+    wanted = 2 if call.startswith("nth") else 1
+    for group in groups:
+        if wanted <= len(group):
+            return set(group)
+        wanted -= len(group)
+    return {None}
+
+
+@pytest.mark.parametrize(("call", "order"), product(CALLS, ORDERS))
+def test_the_answer_is_one_that_the_call_may_have(call: str, order: str) -> None:
+    """Whatever the frame: a row's value is that of the right place, in some order of ties."""
+    rng, duck = Random(f"{call} {order}"), connect()
+    tables = {"r": schema("r", id="int", a="int", x="int")}
+    closed_ones = 0
+    for start, end, ignores in product(STARTS, ENDS, (False, True)):
+        if (start, end) == ("CURRENT ROW", "1 PRECEDING"):
+            continue
+        treated = " IGNORE NULLS" if ignores else ""
+        frame = f"RANGE BETWEEN {start} AND {end}"
+        query = f"SELECT id, {call}{treated} OVER (ORDER BY {order} {frame}) AS v FROM r"
+        text = canonical(query, 2, tables)
+        if text == query:
+            continue
+        closed_ones += 1
+        for _ in range(4):
+            rows: list[Line] = [
+                (i, rng.choice((None, 0, 0, 1, 1, 3)), rng.choice((None, None, 5, 6)))
+                for i in range(rng.randint(1, 7))
+            ]
+            duck.execute("CREATE OR REPLACE TABLE r (id INT, a INT, x INT)")
+            duck.executemany("INSERT INTO r VALUES (?, ?, ?)", rows)
+            values = dict(duck.execute(to_duck(text)).fetchall())
+            for row in rows:
+                legal = allowed(call, ignores, sorted_frame(row, rows, order, start, end))
+                assert values[row[0]] in legal, (text, row, rows)
+    assert closed_ones >= (4 if call.startswith("nth") else 12)

@@ -217,8 +217,8 @@ def _closed(call: _Call) -> str | None:
         return None
     if call.name == "nth_value":
         return _nth(call) if from_start and call.place.isdigit() else None
-    if call.name in FIRST and from_start and not call.skips:
-        return None
+    if call.name in FIRST and from_start and ends == ("CURRENT", "ROW") and not call.skips:
+        return None  # further sort keys do no harm
     extreme = "max" if call.name in LAST else "min"
     if not call.skips and (ends if call.name in LAST else starts) == ("CURRENT", "ROW"):
         alike = ", ".join(key.text for key in call.keys)

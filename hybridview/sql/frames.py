@@ -63,7 +63,10 @@ def can_close_ties(window: exp.Window) -> bool:
     skips = isinstance(window.this, exp.IgnoreNulls)
     if isinstance(call, exp.FirstValue | exp.First) and not skips:
         spec = window.args.get("spec")
-        return spec is None or frame in ("rows", "all") or spec.args.get("start") == "UNBOUNDED"
+        if spec is None or frame in ("rows", "all"):
+            return True
+        bounds = (spec.args.get("start"), spec.args.get("end") or "CURRENT ROW")
+        return bounds == ("UNBOUNDED", "CURRENT ROW")
     if isinstance(call, VALUES) or is_aggregate(call):
         return frame in ("rows", "all")
     return False
