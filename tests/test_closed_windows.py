@@ -8,6 +8,7 @@ from random import Random
 import pytest
 
 from hybridview.sql.canonical import canonical
+from hybridview.sql.closed_calls import with_closed_calls
 from hybridview.sql.closed_windows import with_closed_frames
 from hybridview.sql.kept_names import with_names
 from tests.support.duck import connect, schema, to_duck
@@ -67,6 +68,28 @@ def test_the_value_breaks_ties(call: str, found: str) -> None:
 )
 def test_what_has_no_ties_or_no_rule_stays(call: str) -> None:
     assert closed(call) == call
+
+
+@pytest.mark.parametrize(
+    ("call", "found"),
+    [
+        ("last_value(x) OVER (PARTITION BY k)", "ORDER BY `r`.`x` ROWS BETWEEN UNBOUNDED PREC"),
+        ("collect_list(x) OVER (PARTITION BY k)", "ORDER BY `r`.`x` ROWS BETWEEN UNBOUNDED PREC"),
+        ("row_number() OVER (PARTITION BY k)", "OVER (PARTITION BY k)"),
+    ],
+)
+def test_a_frame_that_is_the_whole_partition_stays_so(call: str, found: str) -> None:
+    """With an order and no frame it would end with the current row."""
+    tables = {"r": schema("r", k="int", x="int")}
+    assert found in canonical(f"SELECT k, {call} AS v FROM r", 2, tables)
+
+
+@pytest.mark.parametrize(
+    "call",
+    ["first(x, true)", "last(x) IGNORE NULLS", "any_value(x)", "first(x IGNORE NULLS)"],
+)
+def test_any_value_is_the_smallest(call: str) -> None:
+    assert with_closed_calls(f"SELECT {call} FROM r") == "SELECT min(x) FROM r"
 
 
 def test_columns_keep_their_names() -> None:

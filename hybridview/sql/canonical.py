@@ -19,7 +19,8 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from hybridview.schema import TableSchema
 from hybridview.sql.closed_calls import with_closed_calls
-from hybridview.sql.closed_windows import with_closed_frames
+from hybridview.sql.closed_windows import ALL_ROWS, with_closed_frames
+from hybridview.sql.frames import needs_frame
 from hybridview.sql.named_windows import with_written_windows
 from hybridview.sql.parse import DIALECT, parse_text
 from hybridview.sql.resolve import UnknownTable, resolve
@@ -83,7 +84,9 @@ def _close_window(query: str, ties: OpenTies) -> list[Edit]:
     frames = (t for t in region.tokens if t.token_type in (TokenType.ROWS, TokenType.RANGE))
     place = next((t.start for t in frames), region.end)
     ordered = any(t.token_type is TokenType.ORDER_BY for t in region.tokens)
-    return [(place, f"{', ' if ordered else ' ORDER BY '}{', '.join(ties.by)} ")]
+    framed = isinstance(ties.node, exp.Window) and needs_frame(ties.node)
+    frame = f"{ALL_ROWS} " if framed and not ordered else ""
+    return [(place, f"{', ' if ordered else ' ORDER BY '}{', '.join(ties.by)} {frame}")]
 
 
 @dataclass

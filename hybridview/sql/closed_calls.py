@@ -53,8 +53,8 @@ def _closed(query: str, tokens: list[Token], index: int, end: int) -> Edits:
             (token.start, token.start, "sort_array("),
             (last.end + 1, last.end + 1, ")"),
         ]
-    if name in ANY and not commas and not _follows_word(tokens, end, "ignore", "respect"):
-        return [(token.start, token.end + 1, "min")]
+    if name in ANY:
+        return _smallest(query, tokens, index, end, commas)
     if name == "mode" and not commas and end > index + 2:
         return [(tokens[end].start, tokens[end].start, ", true")]
     if name in TEXTS and end > index + 2:
@@ -110,5 +110,28 @@ def _follows(tokens: list[Token], end: int, kind: TokenType) -> bool:
     return False
 
 
-def _follows_word(tokens: list[Token], end: int, *words: str) -> bool:
-    return end + 1 < len(tokens) and tokens[end + 1].text.lower() in words
+def _smallest(query: str, tokens: list[Token], index: int, end: int, commas: list[int]) -> Edits:
+    """Take the smallest for any value, or for any that is not NULL: first(x, true) is one of both.
+
+    Whether NULLs are ignored makes no difference to the smallest value.
+    """
+    last, after = end - 1, end
+    if commas:
+        told = query[tokens[commas[0]].end + 1 : tokens[end].start].strip().lower()
+        if len(commas) > 1 or told not in ("true", "false"):
+            return []
+        last = commas[0] - 1
+    if _are_nulls(tokens, last - 1):
+        last -= 2
+    if _are_nulls(tokens, end + 1):
+        after += 2
+    if last < index + 2 or (after > end and _follows(tokens, after, TokenType.FILTER)):
+        return []
+    value = query[tokens[index + 2].start : tokens[last].end + 1]
+    return [(tokens[index].start, tokens[after].end + 1, f"min({value})")]
+
+
+def _are_nulls(tokens: list[Token], place: int) -> bool:
+    """Say whether IGNORE NULLS or RESPECT NULLS stands at a place."""
+    words = [token.text.lower() for token in tokens[place : place + 2]]
+    return words in (["ignore", "nulls"], ["respect", "nulls"])

@@ -16,17 +16,21 @@ NUMBERINGS: tuple[type[Expr], ...] = (exp.RowNumber, exp.Lag, exp.Lead, exp.Ntil
 VALUES: tuple[type[Expr], ...] = (exp.FirstValue, exp.First, exp.LastValue, exp.Last, exp.NthValue)
 """Window functions that take the value of one row of the frame."""
 
-PARTS: tuple[type[Expr], ...] = (
-    exp.Order,
-    exp.Ordered,
-    exp.WindowSpec,
-    exp.IgnoreNulls,
-    exp.RespectNulls,
-    *RANKINGS,
-    *NUMBERINGS,
-    *VALUES,
-)
-"""What stands inside a window besides plain expressions."""
+LISTS: tuple[type[Expr], ...] = (exp.ArrayAgg,)
+"""Window functions that take the values of all rows of the frame, in their order."""
+
+
+def belongs_to_window(node: Expr) -> bool:
+    """Say whether a node is a part of a window that means nothing by itself, or its function."""
+    if isinstance(node, exp.Order | exp.Ordered | exp.WindowSpec):
+        return node.find_ancestor(exp.Window) is not None
+    above = node.parent
+    if isinstance(node, exp.IgnoreNulls | exp.RespectNulls):
+        return isinstance(above, exp.Window) and above.this is node
+    if isinstance(above, exp.IgnoreNulls | exp.RespectNulls):
+        node, above = above, above.parent
+    known = isinstance(_bare(node), (*RANKINGS, *NUMBERINGS, *VALUES, *LISTS))
+    return known and isinstance(above, exp.Window) and above.this is node
 
 
 def has_rule(window: exp.Window) -> bool:
@@ -37,7 +41,7 @@ def has_rule(window: exp.Window) -> bool:
     call = _call(window)
     if isinstance(call, exp.NthValue) and call.args.get("from_first"):
         return False
-    return isinstance(call, (*RANKINGS, *NUMBERINGS, *VALUES)) or is_aggregate(call)
+    return isinstance(call, (*RANKINGS, *NUMBERINGS, *VALUES, *LISTS)) or is_aggregate(call)
 
 
 def leaves_ties_open(window: exp.Window) -> bool:
@@ -67,9 +71,18 @@ def can_close_ties(window: exp.Window) -> bool:
             return True
         bounds = (spec.args.get("start"), spec.args.get("end") or "CURRENT ROW")
         return bounds == ("UNBOUNDED", "CURRENT ROW")
-    if isinstance(call, VALUES) or is_aggregate(call):
+    if isinstance(call, (*VALUES, *LISTS)) or is_aggregate(call):
         return frame in ("rows", "all")
     return False
+
+
+def needs_frame(window: exp.Window) -> bool:
+    """Say whether a window without an order has to be told its frame once it gets one.
+
+    It is the whole partition; with an order it would end with the current row.
+    """
+    whole = not window.args.get("order") and not window.args.get("spec")
+    return whole and isinstance(_call(window), (*VALUES, *LISTS))
 
 
 def name_of(call: Expr) -> str:
@@ -88,8 +101,11 @@ def name_of(call: Expr) -> str:
 
 
 def _call(window: exp.Window) -> Expr:
+    return _bare(window.this)
+
+
+def _bare(call: Expr) -> Expr:
     """Return what is called, without its treatment of NULLs."""
-    call: Expr = window.this
     return call.this if isinstance(call, exp.IgnoreNulls | exp.RespectNulls) else call
 
 

@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from hybridview.algebra.expressions import Expr
 from hybridview.sql.aggregates import belongs_to_aggregate, is_aggregate
-from hybridview.sql.frames import PARTS, has_rule, name_of
+from hybridview.sql.frames import belongs_to_window, has_rule, name_of
 
 TOO_MANY = "hybridview: a scalar subquery returned more than one row"
 """The error that a query for one value ends with where it finds several."""
@@ -190,7 +190,7 @@ def unknown_part(expr: Expr) -> Expr | None:
             return node
         if is_aggregate(node) or belongs_to_aggregate(node):
             continue
-        ranking = isinstance(node, PARTS) and node.find_ancestor(exp.Window)
+        ranking = belongs_to_window(node)
         if isinstance(node, exp.AggFunc) and not ranking:
             return node  # before all else: corr(x, y) is an operator to sqlglot
         if isinstance(node, exp.Star) and not isinstance(node.parent, exp.Count):
