@@ -45,6 +45,12 @@ def closed(call: str) -> str:
             "CASE WHEN count(x) OVER (ORDER BY a) >= 2 THEN nth_value(x, 2) IGNORE NULLS OVER "
             "(ORDER BY a ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) END",
         ),
+        (
+            "collect_list(x) OVER (ORDER BY a)",
+            "transform(sort_array(collect_list(CASE WHEN (x) IS NOT NULL THEN named_struct('n0', "
+            "(a) IS NOT NULL, 'k0', a, 'n', (x) IS NOT NULL, 'v', x) END) OVER (ORDER BY a), true),"
+            " __hv_e -> __hv_e.v)",
+        ),
         ("any_value(x) OVER (ORDER BY a)", "first_value(x) OVER (ORDER BY a)"),
     ],
 )

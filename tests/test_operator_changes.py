@@ -28,6 +28,7 @@ VIEWS = {
     ") AS v FROM r",
     "second": f"SELECT k, nth_value(x, 2) IGNORE NULLS {WINDOW}) AS v FROM r",
     "of a partition": "SELECT k, a, last_value(x) OVER (PARTITION BY k) AS v FROM r",
+    "lists so far": f"SELECT k, array_join(collect_list(w) {WINDOW} DESC), ',') AS v FROM r",
     "of groups": "SELECT k, last_value(sum(x)) IGNORE NULLS OVER (ORDER BY k) AS v FROM r "
     "GROUP BY k",
     "texts": "SELECT k, listagg(w, '-') WITHIN GROUP (ORDER BY a DESC) AS v FROM r GROUP BY k",

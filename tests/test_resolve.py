@@ -408,7 +408,7 @@ def test_keys_and_the_number_of_a_set_in_the_users_words() -> None:
         ("SELECT first(a) AS p FROM r", "function first", 1, None),
         ("SELECT collect_list(a) AS p FROM r", "function collect_list", 1, None),
         ("SELECT array_join(collect_set(a), ',') AS p FROM r", "function collect_set", 1, None),
-        ("SELECT sort_array(collect_list(a) OVER (PARTITION BY k)) AS p FROM r", None, 1, None),
+        ("SELECT sort_array(collect_set(a) OVER (PARTITION BY k)) AS p FROM r", None, 1, None),
         ("SELECT mode(a) AS p FROM r", "function mode", 1, None),
         ("SELECT max_by(a, x) AS p FROM r", "function max_by", 1, None),
         ("SELECT max_by(a, struct(x, a), 3) AS p FROM r", "function max_by", 1, None),

@@ -1,4 +1,4 @@
-"""first_value, last_value and nth_value over RANGE frames -> calls without open ties.
+"""first_value, last_value, nth_value and collect_list over RANGE frames -> without open ties.
 
 Such a frame ends with all rows that are equal to its last one in the order, so a further sort key
 would change the frame. Instead the value itself breaks ties: with the sort keys o and the value x
@@ -7,8 +7,8 @@ would change the frame. Instead the value itself breaks ties: with the sort keys
 
 which is the last row's value in one of the orders that Spark may choose. Where the frame ends with
 the rows that are equal to the current one, it is max(x) OVER (PARTITION BY o). For IGNORE NULLS
-rows without a value are left out. The n-th row from the start of the partition is the same for all
-rows, once as many rows are in the frame:
+rows without a value are left out. A list is sorted by (o, x) after it was collected. The n-th row
+from the start of the partition is the same for all rows, once as many rows are in the frame:
 
     nth_value(x, n) OVER (ORDER BY o) =
       CASE WHEN count(*) OVER (ORDER BY o) >= n THEN nth_value(x, n) OVER (ORDER BY o, all rows) END
@@ -29,6 +29,7 @@ from hybridview.sql.parse import DIALECT
 
 FIRST = frozenset({"first", "first_value"})
 LAST = frozenset({"last", "last_value"})
+LISTS = frozenset({"collect_list", "array_agg"})
 ALL_ROWS = "ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING"
 
 
@@ -106,7 +107,7 @@ def _read(query: str, tokens: list[Token], index: int) -> _Call | None:
     """Read `name(value) [IGNORE NULLS] OVER ([PARTITION BY ...] ORDER BY ... [RANGE ...])`."""
     name = tokens[index].text.lower()
     qualified = index > 0 and tokens[index - 1].token_type is TokenType.DOT
-    if name not in FIRST | LAST | {"nth_value"} or qualified:
+    if name not in FIRST | LAST | LISTS | {"nth_value"} or qualified:
         return None
     if tokens[index + 1].token_type is not TokenType.L_PAREN:
         return None
@@ -141,9 +142,8 @@ def _arguments(
     words = [t.text.lower() for t in tokens[last - 1 : last + 1]]
     treated = words in (["ignore", "nulls"], ["respect", "nulls"])
     last -= 2 * treated
-    if last <= opening or any(
-        t.token_type in (TokenType.OVER, TokenType.SELECT) for t in tokens[opening:close]
-    ):
+    inner = (TokenType.OVER, TokenType.SELECT, TokenType.DISTINCT)
+    if last <= opening or any(t.token_type in inner for t in tokens[opening:close]):
         return None
     second = query[tokens[commas[0]].end + 1 : tokens[close].start].strip() if commas else ""
     value = query[tokens[opening + 1].start : tokens[last].end + 1]
@@ -219,8 +219,13 @@ def _closed(call: _Call) -> str | None:
         return _nth(call) if from_start and call.place.isdigit() else None
     if call.name in FIRST and from_start and ends == ("CURRENT", "ROW") and not call.skips:
         return None  # further sort keys do no harm
+    listed = call.name in LISTS
     extreme = "max" if call.name in LAST else "min"
-    if not call.skips and (ends if call.name in LAST else starts) == ("CURRENT", "ROW"):
+    if (
+        not listed
+        and not call.skips
+        and (ends if call.name in LAST else starts) == ("CURRENT", "ROW")
+    ):
         alike = ", ".join(key.text for key in call.keys)
         parts = f"{call.partition}, {alike}" if call.partition else f"PARTITION BY {alike}"
         return f"{extreme}({call.value}) OVER ({parts})"
@@ -235,8 +240,12 @@ def _closed(call: _Call) -> str | None:
         fields += [f"'n{place}', ({key.text}) {null}", f"'k{place}', {key.text}"]
     fields += [f"'n', ({call.value}) IS NOT NULL", f"'v', {call.value}"]
     both = f"named_struct({', '.join(fields)})"
-    if call.skips:
+    if call.skips or listed:
         both = f"CASE WHEN ({call.value}) IS NOT NULL THEN {both} END"
+    if listed:
+        forward = "false" if call.keys[0].descending else "true"
+        sorted_list = f"sort_array({call.name}({both}) OVER ({_window(call)}), {forward})"
+        return f"transform({sorted_list}, __hv_e -> __hv_e.v)"
     return f"({function}({both}) OVER ({_window(call)})).v"
 
 

@@ -49,6 +49,9 @@ def leaves_ties_open(window: exp.Window) -> bool:
     call = window.this
     if isinstance(call, RANKINGS):
         return False
+    if isinstance(call, LISTS) and isinstance(window.parent, exp.ArraySort):
+        # Sorted afterwards, a list is that of the frame's rows in any order.
+        return bool(window.parent.args.get("expression")) or _frame(window) == "rows"
     if not is_aggregate(call) or isinstance(call.this, exp.Distinct):
         return True
     return _frame(window) not in ("range", "all")
