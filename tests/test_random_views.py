@@ -146,6 +146,7 @@ def failure(script: Script) -> Failure | None:
     return None
 
 
+@pytest.mark.timeout(900 + CASES)
 @pytest.mark.parametrize("part", range(PARTS))
 def test_view_equals_query_after_every_batch(part: int) -> None:
     cases, refused, views_made, methods = 0, 0, 0, Counter[str]()
