@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -51,6 +53,12 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def pytest_testnodedown(node: Any) -> None:
     for name, count in getattr(node, "workeroutput", {}).get("faults", {}).items():
         setattr(TALLY, name, getattr(TALLY, name) + count)
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Print a failure at once: the run goes on for most of an hour."""
+    if report.failed and "PYTEST_XDIST_WORKER" not in os.environ:
+        print(f"\n{report.nodeid}\n{report.longreprtext}", file=sys.stderr, flush=True)
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

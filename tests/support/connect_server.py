@@ -35,7 +35,9 @@ def _settings(port: int) -> dict[str, str]:
         "spark.jars.packages": packages["spark.jars.packages"],
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": str(port),
-        "spark.driver.memory": "1g",
+        # Every store of a test leaves the snapshots of its tables behind, some MB for each.
+        "spark.driver.memory": "3g",
+        "spark.databricks.delta.delta.log.cacheSize": "60",
     }
 
 
