@@ -23,7 +23,7 @@ SETTINGS = {
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     # The default of 50 tasks per log replay costs seconds per commit on small tables.
     "spark.databricks.delta.snapshotPartitions": "1",
-    # A table's log that is kept in memory takes 3 to 4 MB: the default of 10,000 would fill any heap.
+    # A table's log in memory takes 3 to 4 MB: the default of 10,000 would fill any heap.
     "spark.databricks.delta.delta.log.cacheSize": "500",
     "spark.sql.shuffle.partitions": "4",
     "spark.driver.memory": "4g",
