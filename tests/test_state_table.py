@@ -42,7 +42,7 @@ def test_the_row_follows_its_state(sql: str, seed: int) -> None:
     plan = plan_view(relation, names)
     found = needs_state(parsed, relation, plan, TYPES)
     assert found is not None
-    kept = duck.create(f"v{SUFFIX}", with_list(sql, found.columns))
+    kept = duck.create(f"v{SUFFIX}", with_list(sql, found.columns, found.keys))
     view = compile_view("v", sql, parsed, relation, plan, TYPES, with_state=True)
     duck.connection.execute(f'CREATE OR REPLACE TABLE "v@target" AS {to_duck(view.load)}')
     for epoch in range(1, 5):

@@ -34,9 +34,11 @@ class State:
     """The columns of a state table, in the user's own words, and the view's columns over them."""
 
     columns: tuple[tuple[str, str], ...]
-    """Name and SQL of each column; those that are no aggregates are the keys."""
+    """Name and SQL of each column, the keys first."""
     view: tuple[tuple[str, str], ...]
     """Name and SQL over the state table of each column of the view."""
+    keys: int
+    """How many of the columns are keys."""
 
 
 def state(plan: Plan, types: Types, spelling: Mapping[str, str] | None) -> State | None:
@@ -57,7 +59,7 @@ def state(plan: Plan, types: Types, spelling: Mapping[str, str] | None) -> State
     view = tuple(
         (c.name, substitute(c.expr, values).sql(dialect="spark")) for c in top.project.columns
     )
-    return State((*builder.keys.items(), *builder.sums.items()), view)
+    return State((*builder.keys.items(), *builder.sums.items()), view, len(builder.keys))
 
 
 class _Builder:

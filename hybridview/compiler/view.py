@@ -131,7 +131,7 @@ def compile_view(
             lossy and needs_state(parsed, relation, plan, types) is None
         )
         cut = pieces(name, plan, stored, types, grouped or added)
-        if cut.parts:
+        if cut.parts or cut.whole:
             # What is computed as a whole has nothing to add to, and so nothing to hide.
             layout = lay_out(cut.plan, types, None if cut.whole else spelling, distinct)
     recorded = _with_parts(recorded, cut.parts)

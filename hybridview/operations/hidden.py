@@ -43,7 +43,9 @@ def with_hidden(analyst: Analyst, view: ViewRecord, schemas: Schemas) -> tuple[V
     # What reads stored rows alone can be computed from them; what does not may need state.
     if found is not None and not (cut.whole and not cut.parts):
         name = f"{view.name}{SUFFIX}"
-        kept = _record(analyst, view, name, with_list(view.text, found.columns), schemas)
+        kept = _record(
+            analyst, view, name, with_list(view.text, found.columns, found.keys), schemas
+        )
         return (*with_hidden(analyst, kept, schemas), replace(view, state=name))
     try:
         return _with_parts(analyst, view, cut.parts, schemas)

@@ -21,12 +21,16 @@ def with_columns(query: str, columns: tuple[tuple[str, str], ...]) -> str:
     return f"{query[: place.start].rstrip()}\n{added}\n{query[place.start :]}"
 
 
-def with_list(query: str, columns: tuple[tuple[str, str], ...]) -> str:
-    """Put other columns into the outermost SELECT, grouped by those that are no aggregates."""
+def with_list(query: str, columns: tuple[tuple[str, str], ...], keys: int) -> str:
+    """Put other columns into the outermost SELECT, grouped by the first ones.
+
+    By position: a key may be a constant, and over no rows there is no group then either.
+    """
     start, end = _outer(query, TokenType.SELECT), _outer(query, TokenType.FROM)
     assert start is not None and end is not None
     listed = ",\n  ".join(f"{sql} AS `{name}`" for name, sql in columns)
-    return f"{query[: start.end + 1]}\n  {listed}\n{query[end.start :]}\nGROUP BY ALL"
+    grouped = ", ".join(str(number + 1) for number in range(keys)) or "ALL"
+    return f"{query[: start.end + 1]}\n  {listed}\n{query[end.start :]}\nGROUP BY {grouped}"
 
 
 def counting_copies(query: str, name: str) -> str:

@@ -281,7 +281,7 @@ class Duck:
         cut = self.cut and not needed
         state = needs_state(parsed, relation, plan, types) if cut else None
         if state is not None and not (view.whole and not view.parts):
-            self.create(f"{name}{SUFFIX}", with_list(definition.query, state.columns))
+            self.create(f"{name}{SUFFIX}", with_list(definition.query, state.columns, state.keys))
             view = compiled(with_state=True)
         elif view.parts:
             for part in view.parts:
