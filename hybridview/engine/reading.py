@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+
+from deltalake.exceptions import DeltaError
 
 from hybridview.deltalog import DeltaLog, LogGap
 from hybridview.engine.session import quote
@@ -51,4 +54,7 @@ def of_feeds(feeds: Iterable[Feed], ends: Mapping[str, int], log: Log) -> Size:
 
 
 def _size(name: str, version: int | None, log: Log) -> Size:
-    return log(name).size(version) if version is not None else Size()
+    """Return the size of a table; nothing if its log cannot tell: no refresh fails for that."""
+    with suppress(LogGap, DeltaError, OSError):
+        return log(name).size(version) if version is not None else Size()
+    return Size()
