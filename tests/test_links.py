@@ -60,6 +60,12 @@ VIEWS = {
     "null_safe": "SELECT c.g, o.x FROM o JOIN c ON o.cid <=> c.id",
     "not_the_key": "SELECT c.g, o.x FROM o JOIN c ON o.cid = c.g",
     "self": "SELECT e.x, b.x AS y FROM o AS e JOIN o AS b ON e.boss = b.id",
+    "mutual": "SELECT e.x, b.x AS y FROM o AS e LEFT JOIN o AS b "
+    "ON e.boss = b.id AND e.id = b.boss",
+    "mutual_semi": "SELECT e.x FROM o AS e WHERE EXISTS "
+    "(SELECT 1 FROM o AS b WHERE e.boss = b.id AND e.id = b.boss)",
+    "mutual_inner": "SELECT e.x, b.x AS y FROM o AS e JOIN o AS b "
+    "ON e.boss = b.id AND e.id = b.boss",
     "grouped": "SELECT c.g, t.n FROM (SELECT cid, count(*) AS n FROM o GROUP BY cid) AS t "
     "JOIN c ON t.cid = c.id",
     "target_grouped": "SELECT o.x, t.n FROM o JOIN "
@@ -211,6 +217,16 @@ def read_old(name: str, *appended: str) -> set[str]:
 )
 def test_what_a_change_reads(name: str, appended: str, read: set[str]) -> None:
     assert read_old(name, *appended) == read
+
+
+@pytest.mark.parametrize("name", ["mutual", "mutual_semi", "mutual_inner"])
+def test_new_rows_that_refer_to_each_other_are_partners(name: str) -> None:
+    duck = Duck(SCHEMAS, CONNECTION)
+    duck.change({"o": [((1, None, 5, None), 1)]})
+    view = duck.create("v", VIEWS[name])
+    batch = duck.change({"o": [((10, None, 1, 11), 1), ((11, None, 2, 10), 1)]})
+    duck.refresh(view, replace(batch, links=LINKS), 1)
+    assert duck.stored("v") == duck.fresh("v")
 
 
 @pytest.mark.parametrize("name", ["other_left", "other_anti", "other_semi"])

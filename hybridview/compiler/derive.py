@@ -143,13 +143,14 @@ def _derive_by_row(plan: Semi | Outer, batch: Batch, memo: Memo, without: Aliase
     or went are then joined with the new left side.
     """
     left, right = plan.left, plan.right
+    old_left, judged_by = before(left, batch, memo), right
     alone = meets_nothing(plan.condition, left, right, batch.growing_links)
+    new_left = meets_nothing(plan.condition, right, left, batch.growing_links)
+    if new_left and isinstance(derive(left, batch, memo, without | new_left), Empty):
+        # What came on both sides may be partners: then nothing of the right side is left out.
+        old_left, judged_by, alone = left, Filter(right, exp.false()), ALL
     changes = derive(left, batch, memo, without), derive(right, batch, memo, alone)
-    old_left, old_right = before(left, batch, memo), before(right, batch, memo)
-    judged_by = right
-    alone = meets_nothing(plan.condition, right, left, batch.growing_links)
-    if alone and isinstance(derive(left, batch, memo, without | alone), Empty):
-        old_left, judged_by = left, Filter(right, exp.false())
+    old_right = before(right, batch, memo)
     if isinstance(plan, Semi):
         return semi(plan, *changes, old_left, old_right, judged_by)
     return outer(plan, *changes, old_left, old_right, judged_by)
