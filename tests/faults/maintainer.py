@@ -15,7 +15,12 @@ from hybridview import Store
 from hybridview.errors import HybridviewError
 from tests.conftest import SETTINGS as TESTING
 
-SETTINGS = {**TESTING, "spark.driver.memory": "1g"}
+SETTINGS = {
+    **TESTING,
+    "spark.driver.memory": "1g",
+    # Most of these processes live for seconds: an optimising compiler would never pay.
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+}
 
 
 def main() -> int:
