@@ -162,6 +162,8 @@ def _view_plan(view: ViewPlan, width: int) -> list[str]:
     if reads:
         lines.append(f"  reads {', '.join(reads)}")
     if isinstance(view.step, Apply):
+        for symbol, query in view.step.kept:
+            lines += [f"  {symbol} :=", *_block(query)]
         lines += [f"  {view.name}@change :=", *_block(view.step.change)]
         lines += [f"  then {view.step.method} it, unless it is empty:", *_block(view.step.sql)]
         if view.step.without_deletes:

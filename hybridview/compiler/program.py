@@ -36,11 +36,12 @@ from hybridview.compiler.matching import cannot_match
 from hybridview.compiler.measures import Kind, Part, Types, decompose, is_inexact
 from hybridview.compiler.narrow import found_in, narrow
 from hybridview.compiler.openness import Open, openness
-from hybridview.compiler.render import render
+from hybridview.compiler.render import FEW, render
 from hybridview.compiler.rules.aggregate import domain_of, restricted
+from hybridview.compiler.staging import KeptPart
 from hybridview.compiler.statements import KEY, PART, PRESENT, Column
 
-DOMAIN = "touched"
+DOMAIN = f"{FEW}touched"
 
 
 class Method(StrEnum):
@@ -73,6 +74,8 @@ class DeltaProgram:
     """The same with the reason, for `explain`."""
     near: tuple[Scan, ...] = ()
     """The tables of which only rows near the change are read."""
+    kept: tuple[KeptPart, ...] = ()
+    """The parts of a large change that are computed before it, each once, in this order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,7 +311,7 @@ def _replace(view: Compilable, top: Shape, batch: Batch, obstacle: str) -> Delta
         f"({old}.__hv_stored IS NULL OR NOT ({unchanged})))",
         dialect="spark",
     )
-    query = query.with_(DOMAIN, as_=render(near_domain, view.recorded, label=DOMAIN))
+    query = query.with_(DOMAIN, as_=render(near_domain, view.recorded, label="domain"))
     names = ", ".join(key.name for key in node.keys)
     return DeltaProgram(
         view.view,

@@ -11,6 +11,7 @@ from typing import assert_never
 
 from sqlglot import exp
 
+from hybridview.algebra.bounded import Bounds
 from hybridview.algebra.expressions import (
     Expr,
     column,
@@ -69,6 +70,8 @@ from hybridview.compiler.select import (
 from hybridview.schema import WEIGHT
 
 MADE = "__hv_made_"
+FEW = "few_"
+"""How the names of parts begin whose rows are bounded by changes."""
 
 
 def render(
@@ -81,7 +84,7 @@ def render(
 
     `recorded` holds the types to tell rows apart by (all columns are plain if None), `top` those of
     the plan's own columns, where more is known of them. Parts that are read several times stand in
-    front of the query, each under `label` and a number.
+    front of the query, each under `label` and a number, after `FEW` if changes bound their rows.
     """
     plan = share(plan)
     aliases = {node.alias.lower() for node in parts(plan) if isinstance(node, Scan | Changes)}
@@ -107,6 +110,7 @@ class _Renderer:
         self.label = label
         self.common: dict[int, tuple[str, exp.Query]] = {}
         """The parts that several others read, each under a name, in the order they are needed."""
+        self.bounds = Bounds()
         self.count = 0
 
     def whole(self, plan: Plan) -> exp.Query:
@@ -163,7 +167,8 @@ class _Renderer:
             return self._opened(plan)
         if id(plan) not in self.common:
             query = self._close(self._opened(plan), plan)
-            self.common[id(plan)] = (self._alias(self.label), query)
+            label = f"{FEW if self.bounds.holds(plan) else ''}{self.label}"
+            self.common[id(plan)] = (self._alias(label), query)
         name, _ = self.common[id(plan)]
         alias = self._alias()
         source = exp.alias_(exp.to_table(name), alias, table=True)

@@ -19,6 +19,7 @@ from hybridview.compiler.measures import Types, argument_of
 from hybridview.compiler.normalise import normalise
 from hybridview.compiler.pieces import Part, Pieces, pieces
 from hybridview.compiler.program import Compilable, DeltaProgram, compile_program
+from hybridview.compiler.staging import staged
 from hybridview.compiler.state import State, read_state, state
 from hybridview.sql.aggregates import is_aggregate
 from hybridview.sql.load import counting_copies, with_columns, with_row_ids
@@ -66,6 +67,12 @@ class CompiledView:
 
 def delta_program(view: CompiledView, batch: Batch, epoch: str = "0") -> DeltaProgram:
     """Return the program that brings a view from before `batch` to after it."""
+    program = _program(view, batch, epoch)
+    kept, change = staged(program.view, program.change)
+    return replace(program, kept=kept, change=change)
+
+
+def _program(view: CompiledView, batch: Batch, epoch: str) -> DeltaProgram:
     if view.state is not None:
         return read_state(view.compilable.view, view.compilable.layout, view.state)
     if view.margin is not None:

@@ -29,10 +29,10 @@ def of_change(
     log: Log,
 ) -> Size:
     """Return what computing a change reads besides the changes of its sources."""
-    whole = [s for s in sources if quote(f"{s.name}@new") in step.change]
+    whole = [s for s in sources if step.reads(quote(f"{s.name}@new"))]
     found = of_tables(whole, log)
     found = sum((near[read.symbol] for read in step.near), found)
-    if quote(f"{view}@target") in step.change:
+    if step.reads(quote(f"{view}@target")):
         found += _size(view, stored_version, log)
     return found
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -106,10 +107,10 @@ class Writer:
         view, relations = settled.view, self.relations
         self.session.set(view.settings or {})
         sources = (*settled.sources, *((settled.state,) if settled.state is not None else ()))
-        relations.pin([s for s in sources if quote(f"{s.name}@new") in step.change])
+        relations.pin([s for s in sources if step.reads(quote(f"{s.name}@new"))])
         stored = quote(f"{view.name}@target")
         # The table that a statement writes to is named by its folder.
-        if stored in step.change or step.sql.count(stored) > 1:
+        if step.reads(stored) or step.sql.count(stored) > 1:
             relations.target(view.name)
         for feed in () if step.whole else view.feeds:
             changed = relations.changes(feed, settled.ends[feed.name])
@@ -119,8 +120,11 @@ class Writer:
         for near in step.near:
             relations.near(near, pinned[near.name.lower()], self.places.log(near.name))
         read = self._read(settled, step)
-        counts = self._compute_change(view, step.change)
+        counts = None
         try:
+            for symbol, query in step.kept:
+                self.session.run(f"CACHE TABLE {quote(symbol)} AS {query}")
+            counts = self._compute_change(view, step.change)
             if not counts.rows:
                 return Done({"inserted": 0, "updated": 0, "deleted": 0}, read)
             insert_only = step.without_deletes is not None and not counts.negative
@@ -132,13 +136,23 @@ class Writer:
             self.session.set({MATERIALIZE: "none" if counts.inlined else "auto"})
             result = self._commit(settled, sql)
         finally:
-            if not counts.inlined:
-                self.session.run(f"UNCACHE TABLE IF EXISTS {quote(f'{view.name}@change')}")
+            self._forget(view, step, counts)
         if insert_only:
             return Done({"inserted": counts.total, "updated": 0, "deleted": 0}, read)
         _, updated, deleted, inserted = result[0]
         rows = {"inserted": int(inserted), "updated": int(updated), "deleted": int(deleted)}
         return Done(rows, read)
+
+    def _forget(self, view: ViewPlan, step: Apply, change: _Change | None) -> None:
+        """Release what was kept in memory for a change."""
+        kept = [symbol for symbol, _ in step.kept]
+        if change is None or not change.inlined:
+            kept.append(f"{view.name}@change")
+        # What became of the view counts, even if Spark is gone by now.
+        with suppress(*spark_errors()):
+            for symbol in kept:
+                self.session.run(f"UNCACHE TABLE IF EXISTS {quote(symbol)}")
+                self.session.run(f"DROP VIEW IF EXISTS {quote(symbol)}")
 
     def _read(self, settled: Settled, step: Apply) -> Size:
         """Return how much computing a change has to read."""
@@ -193,7 +207,6 @@ class Writer:
             weights = [int(row[weight]) for row in rows] if weight is not None else []
             total = sum(w for w in weights if w > 0)
             return _Change(len(rows), any(w < 0 for w in weights), total, columns, rows)
-        self.session.run(f"DROP VIEW IF EXISTS {quote(symbol)}")
         self.session.run(f"CACHE TABLE {quote(symbol)} AS {query}")
         sums = "false, 0"
         if weight is not None:

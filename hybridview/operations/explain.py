@@ -52,6 +52,9 @@ class Explanation:
             lines += ["", "logical plan", _indent(self.plan)]
         if self.program is not None:
             lines += ["", "delta program, if all its tables change"]
+            for part in self.program.kept:
+                head = f"  {part.symbol}, computed once because it is read several times :="
+                lines += [*folded(head, at=SPACE), _indent(text(part.query), 4)]
             lines += [f"  {self.view}@change :=", _indent(text(self.program.change), 4)]
             lines += [
                 f"  {self.program.method.value} {self.view}@target",
@@ -71,6 +74,7 @@ class Explanation:
             "plan": self.plan,
             "layout": self.layout,
             "method": self.program.method.value if self.program else None,
+            "kept": {p.symbol: text(p.query) for p in self.program.kept} if self.program else {},
             "change": text(self.program.change) if self.program else None,
             "apply": self.program.apply if self.program else None,
             "snapshot": self.load,
@@ -145,13 +149,16 @@ def _useful(view: CompiledView, declared: frozenset[Link]) -> list[Link]:
         grown = Batch(frozenset({link.target}), frozenset({link.target}))
         try:
             known = replace(grown, links=frozenset({link}))
-            if is_unaffected(view, known) or (
-                text(delta_program(view, known).change) != text(delta_program(view, grown).change)
-            ):
+            if is_unaffected(view, known) or _texts(view, known) != _texts(view, grown):
                 found.append(link)
         except NotIncremental:
             continue
     return found
+
+
+def _texts(view: CompiledView, batch: Batch) -> list[str]:
+    program = delta_program(view, batch)
+    return [text(query) for query in (*(part.query for part in program.kept), program.change)]
 
 
 def _pruned(link: Link) -> str:

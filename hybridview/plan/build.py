@@ -406,4 +406,5 @@ def _apply(found: Program, facts: tuple[ChangeFacts, ...]) -> Apply:
         found.method,
         sum(known) if len(known) == len(rows) else None,
         near=found.near,
+        kept=found.kept,
     )

@@ -29,6 +29,7 @@ class Program:
     method: str
     brief: str
     near: tuple[NearRead, ...]
+    kept: tuple[tuple[str, str], ...]
 
     def at(self, epoch: int) -> Program:
         number = str(epoch)
@@ -38,6 +39,7 @@ class Program:
             change=self.change.replace(_EPOCH, number),
             apply=self.apply.replace(_EPOCH, number),
             without_deletes=without.replace(_EPOCH, number) if without else without,
+            kept=tuple((symbol, query.replace(_EPOCH, number)) for symbol, query in self.kept),
         )
 
 
@@ -60,5 +62,11 @@ def _make(compiled: CompiledView, batch: Batch) -> Program:
         if scan.near is not None
     )
     return Program(
-        text(made.change), made.apply, made.without_deletes, made.method.value, made.brief, near
+        text(made.change),
+        made.apply,
+        made.without_deletes,
+        made.method.value,
+        made.brief,
+        near,
+        tuple((part.symbol, text(part.query)) for part in made.kept),
     )

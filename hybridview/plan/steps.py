@@ -75,10 +75,16 @@ class Apply:
     """What to run if the change turns out to be too large, or not to be had."""
     near: tuple[NearRead, ...] = ()
     """What is read of sources near their changes only."""
+    kept: tuple[tuple[str, str], ...] = ()
+    """Parts of a large change, each a symbol and its query, that are computed first, in order."""
     whole: bool = False
     """Whether the view is computed from its parts as a whole: then no change feed is read."""
     at_most: float | None = None
     """The largest share of a source that may have changed; known once its change is netted."""
+
+    def reads(self, symbol: str) -> bool:
+        """Say whether computing the change reads a relation, by its quoted symbol."""
+        return any(symbol in query for query in (self.change, *(q for _, q in self.kept)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -205,6 +205,7 @@ class Prepared:
     """A program and its statements in DuckDB's SQL."""
 
     program: DeltaProgram
+    kept: list[str]
     change: str
     apply: str
     without_deletes: str | None
@@ -322,7 +323,8 @@ class Duck:
         ready = self.prepared.get((name, batch)) or self._prepare(view, batch)
         self.prepared[name, batch] = ready
         self.connection.execute(f"SET VARIABLE epoch = {epoch}")
-        self.connection.execute(ready.change)
+        for statement in (*ready.kept, ready.change):
+            self.connection.execute(statement)
         if view.margin is not None:
             alarm = f"SELECT count(*) FROM {_quote(name, '@change')} WHERE {WEIGHT} = {ALARM}"
             if self._fetch(alarm)[0][0]:
@@ -341,9 +343,11 @@ class Duck:
         for scan in program.near:
             self._add_near(scan)
         change = to_duck(text(program.change, pretty=False))
+        kept = [(part.symbol, to_duck(text(part.query, pretty=False))) for part in program.kept]
         insert = program.without_deletes if program.method is Method.PATCH else None
         return Prepared(
             program,
+            [f"CREATE OR REPLACE TABLE {_quote(symbol)} AS {query}" for symbol, query in kept],
             f"CREATE OR REPLACE TABLE {_quote(program.view, '@change')} AS {change}",
             to_duck(program.apply),
             to_duck(insert) if insert else None,
