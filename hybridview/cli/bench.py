@@ -32,6 +32,10 @@ def bench(
     report: Annotated[
         bool, typer.Option("--report", help="Only print what was measured before.")
     ] = False,
+    settings: Annotated[
+        bool,
+        typer.Option("--settings", help="Measure settings of the local session instead."),
+    ] = False,
     folder: Annotated[
         Path | None,
         typer.Option(help="Where data and results are kept.  [default: in your cache]"),
@@ -50,6 +54,11 @@ def bench(
         from hybridview.bench.changes import QUICK_SIZES
         from hybridview.bench.queries import QUICK
 
+        if settings:
+            from hybridview.bench.settings import measure_settings
+
+            say(measure_settings(repeats, note))
+            return 0
         place = folder or run.default_folder()
         if not report:
             plan = run.Plan(

@@ -1,0 +1,104 @@
+"""What a refresh may cost, counted: statements, jobs, commits, readings; never seconds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from hybridview.bench.meter import Meter, commits_below
+from hybridview.catalog import FOLDER
+from tests.spark.warehouse import Warehouse, record
+
+pytestmark = pytest.mark.spark
+
+VIEWS = {f"v{i}": f"SELECT k, sum(x) AS s FROM base WHERE b = {i} GROUP BY k" for i in range(8)}
+RANKED = "SELECT k, x, rank() OVER (PARTITION BY k ORDER BY x) AS r FROM base"
+NESTED = """
+SELECT a.k, a.n, b.r FROM (SELECT k, count(DISTINCT x) AS n FROM base GROUP BY k) a
+JOIN ({}) b ON a.k = b.k
+WHERE EXISTS (SELECT 1 FROM base c WHERE c.k = a.k AND c.x > b.x)
+AND a.n > (SELECT min(d.b) FROM base d WHERE d.k = a.k)
+"""
+
+
+@pytest.fixture(scope="module")
+def shop(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
+    shop = Warehouse(tmp_path_factory.mktemp("costs") / "store", spark)
+    shop.table("base", "k INT, b INT, x INT", "SELECT id % 10, id % 8, id FROM range(200)")
+    shop.views(VIEWS)
+    shop.refresh()
+    return shop
+
+
+@pytest.fixture
+def meter(spark: Any) -> Meter:
+    return Meter(spark)
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left_in_memory(spark: Any) -> Iterator[None]:
+    yield
+    assert spark.sparkContext._jsc.getPersistentRDDs().size() == 0
+
+
+def test_nothing_changed(shop: Warehouse, meter: Meter) -> None:
+    statements, jobs = record(shop.store, shop.spark), meter.jobs()
+    assert shop.store.refresh().epoch is None
+    assert (statements, meter.jobs() - jobs) == ([], 0)
+
+
+def test_a_small_change_of_one_view(shop: Warehouse, meter: Meter) -> None:
+    shop.sql("INSERT INTO {base} VALUES (1, 0, 5)")
+    shop.refresh("incremental")  # what is remembered of its program is remembered now
+    shop.sql("INSERT INTO {base} VALUES (1, 0, 7)")
+    statements, jobs = record(shop.store, shop.spark), meter.jobs()
+    before = commits_below(shop.root / "views"), commits_below(shop.root / FOLDER)
+    shop.refresh("incremental", "v0")
+    verbs = [re.sub(r"\s.*", "", s, flags=re.S) for s in statements]
+    # The feed, the change of the view, its MERGE; a view for the one and the other.
+    assert verbs == ["SELECT", "CREATE", "SELECT", "CREATE", "MERGE", "DROP"]
+    assert commits_below(shop.root / "views") - before[0] == 1
+    assert commits_below(shop.root / FOLDER) - before[1] == 1
+    assert meter.jobs() - jobs <= 12
+    shop.refresh("incremental")
+
+
+def test_many_views_share_the_reading_of_a_change(shop: Warehouse, meter: Meter) -> None:
+    rows = ", ".join(f"(1, {i}, {i})" for i in range(len(VIEWS)))
+    shop.sql(f"INSERT INTO {{base}} VALUES {rows}")
+    statements, jobs = record(shop.store, shop.spark), meter.jobs()
+    before = commits_below(shop.root / FOLDER)
+    assert set(shop.executed("incremental").values()) == {"incremental"}
+    assert sum("feed of base" in s for s in statements if s.startswith("SELECT")) == 1
+    assert sum(s.startswith("MERGE") for s in statements) == len(VIEWS)
+    assert len(statements) <= 3 + 5 * len(VIEWS)
+    assert commits_below(shop.root / FOLDER) - before == 1
+    assert meter.jobs() - jobs <= 4 + 10 * len(VIEWS)
+
+
+def test_views_that_a_change_does_not_concern_are_not_written(shop: Warehouse) -> None:
+    shop.sql("INSERT INTO {base} VALUES (2, 3, 9)")
+    statements, before = record(shop.store, shop.spark), shop.versions()
+    shop.refresh("incremental")
+    assert sum(s.startswith("MERGE") for s in statements) == 1
+    moved = {name for name, version in shop.versions().items() if version != before[name]}
+    assert moved == {"v3"}
+
+
+def test_parts_of_a_large_change_are_computed_once_and_released(shop: Warehouse) -> None:
+    nested = NESTED.format(RANKED)
+    shop.views({"nested": f"SELECT p.k, p.n, q.r FROM ({nested}) p JOIN ({nested}) q USING (k)"})
+    shop.refresh()
+    shop.sql("INSERT INTO {base} VALUES (3, 1, 500)")
+    shop.sql("DELETE FROM {base} WHERE x = 13")
+    statements = record(shop.store, shop.spark)
+    assert shop.executed("incremental", "nested") == {"nested": "incremental"}
+    kept = [s for s in statements if s.startswith("CACHE TABLE `nested@few_")]
+    assert kept
+    released = [s for s in statements if s.startswith("UNCACHE TABLE IF EXISTS `nested@few_")]
+    assert len(released) == len(kept)
+    shop.assert_exact("nested")
+    shop.store.drop_view("nested")
