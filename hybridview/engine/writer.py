@@ -94,7 +94,7 @@ class Writer:
         # Delta refuses CREATE ... AS SELECT with both column mapping and a change feed.
         feed_later = step.create and _needs_mapping(view)
         if step.create:
-            sql = f"{_create(view, target, log.exists(), not feed_later)}\nAS {step.sql}"
+            sql = f"{_create(view, target, not feed_later)}\nAS {step.sql}"
         self._commit(settled, sql)
         if feed_later:
             reach("before_feed")
@@ -258,7 +258,7 @@ class Writer:
                 if not is_conflict(error) or number + 1 == RETRIES:
                     raise
             state = stored_state(self.places.log(view.name))
-            if state is not None and state.claimed_at > (view.stored_version or 0):
+            if state is not None and state.claimed_at > _version(view):
                 raise race_lost(view)
             if isinstance(view.step, Apply) and (state is None or state.foreign):
                 raise RefreshFailedError(
@@ -269,12 +269,17 @@ class Writer:
         raise AssertionError("unreachable")
 
 
+def _version(view: ViewPlan) -> int:
+    """Return the version a view's table had when the plan was made; it may have had none."""
+    return -1 if view.stored_version is None else view.stored_version
+
+
 def is_overtaken(plan: RefreshPlan, view: ViewPlan, places: Places) -> bool:
     """Say whether another process has written a view since this plan was made."""
     state = stored_state(places.log(view.name))
     if state is None or state.watermark.attempt == plan.attempt:
         return False
-    return view.stored_version is None or state.claimed_at > view.stored_version
+    return state.claimed_at > _version(view)
 
 
 def race_lost(view: ViewPlan) -> RaceLostError:
@@ -311,12 +316,15 @@ def _needs_mapping(view: ViewPlan) -> bool:
     return any(ODD_CHARACTERS & set(name) for name in view.layout.stored)
 
 
-def _create(view: ViewPlan, target: str, exists: bool, feed: bool) -> str:
-    """Return the head of the statement that makes a view's table."""
+def _create(view: ViewPlan, target: str, feed: bool) -> str:
+    """Return the head of the statement that makes a view's table.
+
+    A plain CREATE is refused where a killed process left files, even if it never committed them.
+    """
     properties = {FEED_PROPERTY: str(feed).lower(), "hybridview.view": view.name, **KEPT}
     if _needs_mapping(view):
         properties["delta.columnMapping.mode"] = "name"
-    parts = [f"CREATE {'OR REPLACE ' if exists else ''}TABLE {target} USING delta"]
+    parts = [f"CREATE OR REPLACE TABLE {target} USING delta"]
     if view.cluster_by:
         parts.append(f"CLUSTER BY ({', '.join(quote(c) for c in view.cluster_by)})")
     if view.comment:

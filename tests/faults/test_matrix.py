@@ -181,12 +181,15 @@ def check_executed(record: RefreshRecord, strategy: str) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("kind", ["client", "alone"])
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("milliseconds", [200, 1000])
 def test_a_killed_first_load_is_taken_up(
     template: Shop, tmp_path: Path, spark: Any, server: str, kind: str, milliseconds: int
 ) -> None:
-    """The orphan may create a table after the next refresh saw that there was none."""
+    """The orphan may create a table after the next refresh saw that there was none.
+
+    Or it has left files in the table's folder, and no commit.
+    """
     shop = template.copy(tmp_path / "store")
     store = Store.open(shop.root, spark=spark)
     for name in [view.name for view in reversed(store.views())]:
