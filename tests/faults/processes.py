@@ -53,6 +53,13 @@ class Maintainer:
         """Return the epochs it believes to have published, each with its attempt."""
         return [(line["epoch"], line["attempt"]) for line in self.lines() if line.get("epoch")]
 
+    def wait_for_claims(self, number: int, patience: float = 180) -> None:
+        """Return when it believes to have published so many epochs."""
+        end = time.monotonic() + patience
+        while len(self.claims()) < number:
+            assert self.running and time.monotonic() < end, self.complaint()
+            time.sleep(0.05)
+
     def errors(self) -> list[dict[str, Any]]:
         """Return the refreshes that ended with an error, or with a view that failed."""
         return [line for line in self.lines() if "error" in line or line.get("failed")]

@@ -42,7 +42,7 @@ def test_soak(shop: Shop, spark: Any, server: str, tmp_path: Path) -> None:
             shop.check_epoch()
     records = {(r.epoch, r.attempt) for r in shop.catalog().refreshes}
     assert len(claims) == len(set(claims)) and set(claims) <= records
-    assert len(records) > generation, "most lives publish something"
+    assert len(records) > generation // 2, "lives publish one epoch each, on the average"
     refresh_until_won(store, "incremental")
     check_all(shop)
     for view in store.views():
@@ -55,13 +55,15 @@ def test_soak(shop: Shop, spark: Any, server: str, tmp_path: Path) -> None:
 def _live_and_die(
     shop: Shop, server: str, output: Path, kinds: tuple[str, ...]
 ) -> list[tuple[int, str]]:
-    """Run a maintainer loop for some seconds, kill it in one of three ways, return its claims."""
+    """Run a maintainer loop for a while, kill it in one of three ways, return its claims."""
     kind = random.choice(kinds)
     words = ("--remote", server) if kind == "client" else ()
     strategies = random.choice(("hybrid", "incremental,snapshot", "hybrid,incremental"))
     living = Maintainer(shop.root, strategies, output, "--rounds", "1000000", *words)
     living.wait_until_ready()
-    time.sleep(random.uniform(1, 10))
+    # On a slow machine too, some die in their first refresh and some in a later one.
+    living.wait_for_claims(random.choice((0, 1, 2)))
+    time.sleep(random.uniform(0, 5))
     living.kill(group=kind == "group")
     # A race against an orphan may be lost; nothing else may go wrong.
     errors = living.errors()
