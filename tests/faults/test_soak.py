@@ -32,8 +32,8 @@ def test_soak(shop: Shop, spark: Any, server: str, tmp_path: Path) -> None:
     claims: list[tuple[int, str]] = []
     generation = 0
     with (
-        doing(shop.change, second.change, pause=0.5),
-        doing(administrator.tend, pause=2),
+        doing(shop.change, second.change, pause=4),
+        doing(administrator.tend, pause=5),
         doing(lambda: check_invariant(store)),
     ):
         while time.monotonic() < end:
