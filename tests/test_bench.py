@@ -31,6 +31,7 @@ from hybridview.bench.cells import (
 from hybridview.bench.changes import ALL_SIZES, change_of, statements
 from hybridview.bench.duck import measure_duckdb
 from hybridview.bench.links import copy_store, copy_table, show_commits
+from hybridview.bench.page import write_page
 from hybridview.bench.queries import ALL, BY_HAND, QUICK, hand_program, tables_of
 from hybridview.bench.report import all_right, crossover, report, scale_report
 from hybridview.bench.shell import time_command
@@ -420,3 +421,18 @@ def test_a_copy_shares_files_and_not_its_log(tmp_path: Path) -> None:
     assert (target / log).stat().st_ino != (source / log).stat().st_ino
     write_deltalake(target, pa.table({"x": [2]}), mode="append")
     assert (values(source), values(target)) == ([1], [1, 2])
+
+
+def test_a_page_keeps_the_notes_below_its_line(tmp_path: Path) -> None:
+    results, picture = tmp_path / "results.json", tmp_path / "sf1.svg"
+    results.write_text("{}", encoding="utf-8")
+    picture.write_text("<svg/>", encoding="utf-8")
+    pictures = (tmp_path / "sf1.png", picture)
+    page = write_page(tmp_path / "docs", ["first figures"], results, pictures)
+    page.write_text(page.read_text() + "\n---\n\nWhy Q21 is slow.\n")
+    page = write_page(tmp_path / "docs", ["second figures"], results, pictures)
+    shown = page.read_text()
+    assert "second figures" in shown and "first figures" not in shown
+    assert shown.endswith("\n---\n\nWhy Q21 is slow.\n")
+    assert "![sf1](sf1.svg)" in shown
+    assert {p.name for p in page.parent.iterdir()} == {"speed.md", "results.json", "sf1.svg"}

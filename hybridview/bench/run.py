@@ -22,6 +22,7 @@ from hybridview.bench.changes import ALL_SIZES, Prepared, change_of, prepare
 from hybridview.bench.data import Data, load
 from hybridview.bench.duck import measure_duckdb
 from hybridview.bench.floors import Extent, measure_floors
+from hybridview.bench.page import write_page
 from hybridview.bench.plot import draw
 from hybridview.bench.queries import ALL
 from hybridview.bench.report import all_right, report
@@ -160,8 +161,11 @@ def _prepare(
     return found
 
 
-def show(folder: Path) -> tuple[list[str], bool]:
-    """Return the report of what was measured, and whether all was right; draw the pictures."""
+def show(folder: Path, page: Path | None = None) -> tuple[list[str], bool]:
+    """Return the report of what was measured, and whether all was right; draw the pictures.
+
+    With `page`, it becomes a page in that folder too.
+    """
     results = read_results(folder / RESULTS)
     if not results.cells and not results.floors:
         raise UsageError(
@@ -170,7 +174,10 @@ def show(folder: Path) -> tuple[list[str], bool]:
     lines = report(results)
     (folder / REPORT).write_text("\n".join(lines) + "\n", encoding="utf-8")
     pictures = [path for scale in results.scales() for path in draw(results, scale, folder)]
-    lines += ["", f"results: {folder / RESULTS}"]
+    shown = [f"results: {folder / RESULTS}"]
+    if page is not None:
+        shown.append(f"page: {write_page(page, lines, folder / RESULTS, pictures)}")
+    lines += ["", *shown]
     lines += [f"picture: {path}" for path in pictures]
     if results.cells and not pictures:
         lines += ["no picture: matplotlib is missing. Run: pip install 'hybridview[bench]'"]

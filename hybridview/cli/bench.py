@@ -40,6 +40,9 @@ def bench(
         Path | None,
         typer.Option(help="Where data and results are kept.  [default: in your cache]"),
     ] = None,
+    page: Annotated[
+        Path | None, typer.Option(help="Write the report as a page into this folder, too.")
+    ] = None,
     driver_memory: Annotated[str, typer.Option(help="Memory of Spark's driver.")] = "6g",
 ) -> None:
     """Measure refreshes of TPC-H views against recomputes and MERGEs written by hand.
@@ -74,7 +77,7 @@ def bench(
                 1 if quick else repeats,
             )
             run.run(plan, note)
-        lines, right = run.show(place)
+        lines, right = run.show(place, page)
         say(lines)
         return 0 if right else 1
 
