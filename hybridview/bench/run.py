@@ -18,13 +18,13 @@ from hybridview.bench.cells import (
     wanted_cells,
     write_results,
 )
-from hybridview.bench.changes import ALL_SIZES, Prepared, change_of, prepare
+from hybridview.bench.changes import ALL_SIZES, QUICK_SIZES, Prepared, change_of, prepare
 from hybridview.bench.data import Data, load
 from hybridview.bench.duck import measure_duckdb
 from hybridview.bench.floors import Extent, measure_floors
 from hybridview.bench.page import write_page
 from hybridview.bench.plot import draw
-from hybridview.bench.queries import ALL
+from hybridview.bench.queries import ALL, QUICK
 from hybridview.bench.report import all_right, report
 from hybridview.bench.rounds import Query, Say
 from hybridview.bench.targets import FIVE_OF_FIFTY
@@ -51,6 +51,27 @@ class Plan:
     driver_memory: str = "6g"
     fan_rounds: int = LEAST_ROUNDS
     """How often a store of fifty views is refreshed."""
+
+
+def wanted(
+    folder: Path,
+    scale: float,
+    queries: str | None,
+    sizes: str | None,
+    repeats: tuple[int, int | None],
+    quick: bool,
+) -> Plan:
+    """Return what a user asked for; everything, or the quick choice, where nothing was said."""
+    least, most = repeats
+    return Plan(
+        folder,
+        scale,
+        QUICK if quick and queries is None else read_queries(queries or "all"),
+        QUICK_SIZES if quick and sizes is None else read_sizes(sizes or "all"),
+        least,
+        max(least, most or (least if quick else MOST_ROUNDS)),
+        fan_rounds=1 if quick else least,
+    )
 
 
 def default_folder() -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -53,30 +54,16 @@ def bench(
 
     def body() -> int:
         from hybridview.bench import run
-        from hybridview.bench.cells import MOST_ROUNDS
-        from hybridview.bench.changes import QUICK_SIZES
-        from hybridview.bench.queries import QUICK
+        from hybridview.bench.settings import measure_settings
 
         if settings:
-            from hybridview.bench.settings import measure_settings
-
             say(measure_settings(repeats, note))
             return 0
         place = folder or run.default_folder()
         if not report:
-            plan = run.Plan(
-                place,
-                scale,
-                QUICK if quick and queries is None else run.read_queries(queries or "all"),
-                QUICK_SIZES if quick and sizes is None else run.read_sizes(sizes or "all"),
-                repeats,
-                max(repeats, most_repeats or (repeats if quick else MOST_ROUNDS)),
-                floors,
-                again,
-                driver_memory,
-                1 if quick else repeats,
-            )
-            run.run(plan, note)
+            wanted = run.wanted(place, scale, queries, sizes, (repeats, most_repeats), quick)
+            measured = replace(wanted, floors=floors, again=again, driver_memory=driver_memory)
+            run.run(measured, note)
         lines, right = run.show(place, page)
         say(lines)
         return 0 if right else 1
