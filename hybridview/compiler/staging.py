@@ -40,7 +40,7 @@ def staged(view: str, query: exp.Query) -> tuple[tuple[KeptPart, ...], exp.Query
 
     The query is taken apart: nobody may use it afterwards.
     """
-    if _written_out(query) <= LARGE:
+    if readings(query).total() <= LARGE:
         return (), query
     named = _take_names(query)
     kept, size = _chosen(view, query, named, (FEW,))
@@ -71,23 +71,24 @@ def _chosen(
     return kept, max(sum(sizes.get(read, 1) for read in _read(part)) for part in left)
 
 
-def _written_out(query: exp.Query) -> int:
-    """Return how many tables a query reads when each named part stands where it is read."""
-    reads: dict[str, list[str]] = {part.alias: [] for part in query.find_all(exp.CTE)}
-    if not reads:
-        return 0
+def readings(query: exp.Query) -> Counter[str]:
+    """Return how often a query reads each table when named parts stand where they are read."""
+    named: dict[str, list[str]] = {part.alias: [] for part in query.find_all(exp.CTE)}
     top: list[str] = []
     for table in query.find_all(exp.Table):
         within = table.find_ancestor(exp.CTE)
-        (reads[within.alias] if within is not None else top).append(table.name)
-    sizes: dict[str, int] = {}
+        (named[within.alias] if within is not None else top).append(table.name)
+    known: dict[str, Counter[str]] = {}
 
-    def size(name: str) -> int:
-        if name not in sizes:
-            sizes[name] = sum(map(size, reads[name])) if name in reads else 1
-        return sizes[name]
+    def of(names: list[str]) -> Counter[str]:
+        found: Counter[str] = Counter()
+        for name in names:
+            if name in named and name not in known:
+                known[name] = of(named[name])
+            found.update(known[name] if name in named else [name])
+        return found
 
-    return sum(map(size, top))
+    return of(top)
 
 
 def _take_names(query: exp.Query) -> dict[str, exp.Query]:
