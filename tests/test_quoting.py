@@ -124,7 +124,7 @@ def test_comments_and_clustering_are_quoted(odd: str) -> None:
             name, "id", "folder", Executed.INITIAL, "", (), layout=layout, cluster_by=(name,),
             comment=name,
         )  # fmt: skip
-        text = _create(plan, table_at(f"/data/{name}"), False, True)
+        text = _create(plan, table_at(f"/data/{name}"), True)
         return [(p.kind.value, "<odd>" if name in unescaped(p) else p.text) for p in pieces(text)]
 
     assert head(odd) == head("plain")

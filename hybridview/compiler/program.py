@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from sqlglot import exp
@@ -74,6 +74,8 @@ class DeltaProgram:
     """The same with the reason, for `explain`."""
     near: tuple[Scan, ...] = ()
     """The tables of which only rows near the change are read."""
+    readings: Mapping[str, int] = field(default_factory=dict)
+    """How often each relation is read, by its symbol."""
     kept: tuple[KeptPart, ...] = ()
     """The parts of a large change that are computed before it, each once, in this order."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
@@ -19,7 +20,7 @@ from hybridview.compiler.measures import Types, argument_of
 from hybridview.compiler.normalise import normalise
 from hybridview.compiler.pieces import Part, Pieces, pieces
 from hybridview.compiler.program import Compilable, DeltaProgram, compile_program
-from hybridview.compiler.staging import staged
+from hybridview.compiler.staging import readings, staged
 from hybridview.compiler.state import State, read_state, state
 from hybridview.sql.aggregates import is_aggregate
 from hybridview.sql.load import counting_copies, with_columns, with_row_ids
@@ -69,7 +70,8 @@ def delta_program(view: CompiledView, batch: Batch, epoch: str = "0") -> DeltaPr
     """Return the program that brings a view from before `batch` to after it."""
     program = _program(view, batch, epoch)
     kept, change = staged(program.view, program.change)
-    return replace(program, kept=kept, change=change)
+    read = sum((readings(query) for query in (*(k.query for k in kept), change)), Counter())
+    return replace(program, kept=kept, change=change, readings=dict(read))
 
 
 def _program(view: CompiledView, batch: Batch, epoch: str) -> DeltaProgram:

@@ -17,7 +17,7 @@ Log = Callable[[str], DeltaLog]
 
 def of_tables(sources: Iterable[Pinned], log: Log) -> Size:
     """Return the size of whole tables."""
-    return sum((_size(s.name, s.version, log) for s in sources), Size())
+    return sum((size_of(s.name, s.version, log) for s in sources), Size())
 
 
 def of_change(
@@ -33,7 +33,7 @@ def of_change(
     found = of_tables(whole, log)
     found = sum((near[read.symbol] for read in step.near), found)
     if step.reads(quote(f"{view}@target")):
-        found += _size(view, stored_version, log)
+        found += size_of(view, stored_version, log)
     return found
 
 
@@ -43,7 +43,7 @@ def of_feeds(feeds: Iterable[Feed], ends: Mapping[str, int], log: Log) -> Size:
     for feed in feeds:
         table, end = log(feed.name), ends[feed.name]
         if feed.compare:
-            found += _size(feed.name, feed.start, log) + _size(feed.name, end, log)
+            found += size_of(feed.name, feed.start, log) + size_of(feed.name, end, log)
             continue
         try:
             sizes = [table.feed_size(version) for version in range(feed.start + 1, end + 1)]
@@ -53,7 +53,7 @@ def of_feeds(feeds: Iterable[Feed], ends: Mapping[str, int], log: Log) -> Size:
     return found
 
 
-def _size(name: str, version: int | None, log: Log) -> Size:
+def size_of(name: str, version: int | None, log: Log) -> Size:
     """Return the size of a table; nothing if its log cannot tell: no refresh fails for that."""
     with suppress(LogGap, DeltaError, OSError):
         return log(name).size(version) if version is not None else Size()

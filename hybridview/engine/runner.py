@@ -19,11 +19,10 @@ from hybridview.catalog import ViewState
 from hybridview.engine.changes import Changes
 from hybridview.engine.relations import Relations
 from hybridview.engine.session import Session
+from hybridview.engine.settled import Places, Settled
 from hybridview.engine.spark_errors import as_refresh_error, spark_errors, why_recompute
 from hybridview.engine.writer import (
     Done,
-    Places,
-    Settled,
     TooLarge,
     Writer,
     Written,

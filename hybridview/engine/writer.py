@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from hybridview.compiler.statements import bounded
-from hybridview.deltalog import FEED_PROPERTY, FILE_RETENTION, LOG_RETENTION, DeltaLog
+from hybridview.deltalog import FEED_PROPERTY, FILE_RETENTION, LOG_RETENTION
 from hybridview.engine import inline, reading
 from hybridview.engine.faults import reach
 from hybridview.engine.relations import Relations
 from hybridview.engine.session import Session, literal, quote, table_at
+from hybridview.engine.settled import Places, Settled
 from hybridview.engine.spark_errors import is_conflict, spark_errors
 from hybridview.engine.touched import touched
 from hybridview.engine.values import condition
+from hybridview.engine.weighing import of_apply, of_load
 from hybridview.errors import RaceLostError, RefreshFailedError, run
 from hybridview.filestats import Size
 from hybridview.plan.remembered import Remembered
-from hybridview.plan.steps import Apply, Load, Pinned, RefreshPlan, ViewPlan
-from hybridview.schema import WEIGHT, VersionVector
+from hybridview.plan.steps import Apply, Load, RefreshPlan, ViewPlan
+from hybridview.schema import WEIGHT
+from hybridview.strategy.costs import dearer
 from hybridview.watermark import Watermark, stored_state
 
 TRANSACTION = (
@@ -38,32 +41,11 @@ ODD_CHARACTERS = set(" ,;{}()\n\t=")
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
-    """Where tables are: the folder and the log of a base table or a view, by name."""
-
-    path: Callable[[str], str]
-    log: Callable[[str], DeltaLog]
-
-
-@dataclass(frozen=True, slots=True)
 class Done:
     """What writing a view did to its rows, and how much it had to read."""
 
     rows: dict[str, int]
     read: Size
-
-
-@dataclass(frozen=True, slots=True)
-class Settled:
-    """A view's plan with all versions filled in that were open when it was made."""
-
-    view: ViewPlan
-    sources: tuple[Pinned, ...]
-    """Its sources, then its parts."""
-    state: Pinned | None
-    inputs: VersionVector
-    ends: dict[str, int]
-    """The version that each source's change ends at, by name."""
 
 
 _columns: Remembered[list[tuple[str, str]]] = Remembered(1000)
@@ -120,6 +102,7 @@ class Writer:
         for near in step.near:
             relations.near(near, pinned[near.name.lower()], self.places.log(near.name))
         read = self._read(settled, step)
+        self._check_cost(settled, step)
         counts = None
         try:
             for symbol, query in step.kept:
@@ -175,6 +158,16 @@ class Writer:
         if merge.count(quote(f"{view.name}@target")) > 1:
             self.relations.target(view.name, condition(found.column, found.values))
         return bounded(merge, condition(found.column, found.values, alias="t")), found.size
+
+    def _check_cost(self, settled: Settled, step: Apply) -> None:
+        """Stop where a recompute looks cheaper, now that it is known what can be skipped."""
+        load = step.otherwise
+        if load is None or load.create:
+            return
+        applying = of_apply(settled, step, self.relations, self.places.log)
+        reason = dearer(applying, of_load(settled, load, self.places.log))
+        if reason:
+            raise TooLarge(reason)
 
     def _check_share(self, name: str, changed: int, at_most: float) -> None:
         """Stop where so much of a recomputed view changed that adding it up would cost more."""

@@ -351,9 +351,9 @@ class _Builder:
             return None
         if not found.added:
             reason = f"{REDEFINED}; its columns are computed from what is stored"
-            return Executed.INCREMENTAL, reason, Load(found.sql, True, True)
+            return Executed.INCREMENTAL, reason, Load(found.sql, True, from_stored=True)
         reason = f"{REDEFINED}; only {', '.join(found.added)} is computed anew, the rest is kept"
-        return Executed.HYBRID, reason, Load(found.sql, True, True)
+        return Executed.HYBRID, reason, Load(found.sql, True, from_stored=True)
 
     def _load(self, view: ViewRecord, compiled: Compiled) -> Load:
         layout = compiled.layout
@@ -366,7 +366,8 @@ class _Builder:
             or not state.has_feed
             or state.watermark.program != view.program
         )
-        return Load(load if create else overwrite(view.name, layout, load), create)
+        text = load if create else overwrite(view.name, layout, load)
+        return Load(text, create, compiled.readings)
 
     def _feeds(self, view: ViewRecord, facts: tuple[ChangeFacts, ...]) -> tuple[Feed, ...]:
         recomputed = {n.lower() for n, p in self.plans.items() if isinstance(p.step, Load)}
@@ -407,4 +408,5 @@ def _apply(found: Program, facts: tuple[ChangeFacts, ...]) -> Apply:
         sum(known) if len(known) == len(rows) else None,
         near=found.near,
         kept=found.kept,
+        readings=found.readings,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -14,6 +15,7 @@ from hybridview.compiler.layout import Layout, LayoutKind
 from hybridview.compiler.magnitude import magnitudes
 from hybridview.compiler.openness import Open, openness, openness_of_text
 from hybridview.compiler.program import Compilable, refuses
+from hybridview.compiler.staging import readings
 from hybridview.compiler.state import State
 from hybridview.compiler.view import CompiledView, compile_view, plan_view
 from hybridview.plan.remembered import Remembered
@@ -36,6 +38,8 @@ class Compiled:
     """What its programs are made from, if delta rules cover it."""
     uses: Mapping[str, tuple[Column, ...]] = field(default_factory=dict)
     """The columns it may use of each source."""
+    readings: Mapping[str, int] = field(default_factory=dict)
+    """How often its text reads each source, by the name in lower case."""
     magnitudes: Mapping[str, str] = field(default_factory=dict)
     """SQL of sum(|x|), by column; to judge floating point sums by."""
     open: Mapping[str, Open] = field(default_factory=dict)
@@ -81,7 +85,9 @@ def _compile_record(view: ViewRecord) -> Compiled:
     if not compiled.open:
         types = {c.name: c.type for c in view.columns}
         compiled = replace(compiled, open=openness_of_text(parsed, types))
-    return replace(compiled, uses=used_columns(view.text, parsed, view.sources))
+    often = Counter(name.lower() for name in readings(parsed).elements())
+    uses = used_columns(view.text, parsed, view.sources)
+    return replace(compiled, uses=uses, readings=dict(often))
 
 
 def _compile(view: ViewRecord, definition: Definition, parsed: exp.Query) -> Compiled:

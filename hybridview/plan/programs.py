@@ -6,6 +6,7 @@ What changes from one refresh to the next of the same process is mostly the epoc
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from hybridview.catalog import ViewRecord
@@ -30,6 +31,7 @@ class Program:
     brief: str
     near: tuple[NearRead, ...]
     kept: tuple[tuple[str, str], ...]
+    readings: Mapping[str, int]
 
     def at(self, epoch: int) -> Program:
         number = str(epoch)
@@ -69,4 +71,5 @@ def _make(compiled: CompiledView, batch: Batch) -> Program:
         made.brief,
         near,
         tuple((part.symbol, text(part.query)) for part in made.kept),
+        made.readings,
     )

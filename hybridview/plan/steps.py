@@ -48,6 +48,8 @@ class Load:
 
     sql: str
     create: bool
+    readings: Mapping[str, int] = field(default_factory=dict)
+    """How often each source is read, by its name in lower case."""
     from_stored: bool = False
     """Whether the new rows are made from the stored ones, after a change of the definition."""
 
@@ -75,6 +77,8 @@ class Apply:
     """What to run if the change turns out to be too large, or not to be had."""
     near: tuple[NearRead, ...] = ()
     """What is read of sources near their changes only."""
+    readings: Mapping[str, int] = field(default_factory=dict)
+    """How often computing the change reads each relation, by its symbol."""
     kept: tuple[tuple[str, str], ...] = ()
     """Parts of a large change, each a symbol and its query, that are computed first, in order."""
     whole: bool = False

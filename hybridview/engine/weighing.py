@@ -1,0 +1,58 @@
+"""A view's step + the logs of its tables -> the work that it is: bytes, rows of changes."""
+
+from __future__ import annotations
+
+from hybridview.engine.reading import Log, size_of
+from hybridview.engine.relations import Relations
+from hybridview.engine.settled import Settled
+from hybridview.filestats import Size
+from hybridview.plan.steps import Apply, Load, Pinned
+from hybridview.strategy.costs import Work, used_share
+
+
+def of_apply(settled: Settled, step: Apply, relations: Relations, log: Log) -> Work:
+    """Return the work of computing a change and of merging it."""
+    view = settled.view
+    stored = size_of(view.name, view.stored_version, log)
+    state = (settled.state,) if settled.state is not None else ()
+    bytes_of = {f"{view.name}@target": float(stored.bytes)}
+    shares: dict[str, float] = {}
+    for source in (*settled.sources, *state):
+        shares[source.name.lower()] = _share(source, log)
+        size = size_of(source.name, source.version, log)
+        bytes_of[f"{source.name}@new"] = size.bytes * shares[source.name.lower()]
+    for near in step.near:
+        size = relations.near_sizes[near.symbol]
+        bytes_of[near.symbol] = size.bytes * shares[near.name.lower()]
+    read = sum(bytes_of.get(symbol, 0.0) * times for symbol, times in step.readings.items())
+    changed = 0
+    for feed in () if step.whole else view.feeds:
+        known = relations.of_source.get(feed.name.lower())
+        rows = known.rows if known is not None else None
+        changed += rows if rows is not None else feed.rows or 0
+    # A MERGE looks for the files to write anew, and then reads them once more.
+    rewritten = stored.bytes * _touched_share(stored, changed)
+    return Work(read + stored.bytes + rewritten, changed, rewritten)
+
+
+def of_load(settled: Settled, load: Load, log: Log) -> Work:
+    """Return the work of a recompute."""
+    view = settled.view
+    read = 0.0
+    for source in view.sources:
+        pinned = next(s for s in settled.sources if s.name == source.name)
+        size = size_of(pinned.name, pinned.version, log)
+        times = load.readings.get(pinned.name.lower(), 1)
+        read += size.bytes * _share(pinned, log) * times
+    return Work(read, written=size_of(view.name, view.stored_version, log).bytes)
+
+
+def _share(source: Pinned, log: Log) -> float:
+    """Return the share of a table's bytes that the used columns have."""
+    columns = log(source.name).info(source.version).columns
+    return used_share([(c.name, c.type) for c in columns], source.columns)
+
+
+def _touched_share(stored: Size, changed: int) -> float:
+    """Return the share of a table's files that so many scattered rows are found in."""
+    return 1 - (1 - 1 / stored.files) ** changed if stored.files else 0.0
