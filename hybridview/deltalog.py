@@ -147,11 +147,12 @@ class DeltaLog(Protocol):
 
 
 class FolderLog:
-    """The log of a Delta table in a local folder."""
+    """The log of a Delta table in a local folder; what it says of a version's files is kept."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.folder = path / "_delta_log"
+        self.known_files: dict[int, Any] = {}
 
     def exists(self) -> bool:
         return next(self._versions(), None) is not None
@@ -211,7 +212,10 @@ class FolderLog:
         return bounds_of(self._files(version), column)
 
     def _files(self, version: int) -> Any:
-        return DeltaTable(str(self.path), version=version).get_add_actions(flatten=True)
+        if version not in self.known_files:
+            table = DeltaTable(str(self.path), version=version)
+            self.known_files[version] = table.get_add_actions(flatten=True)
+        return self.known_files[version]
 
     def commit(self, version: int) -> Commit:
         """Read one commit; raises LogGap if the log was cleaned past it."""

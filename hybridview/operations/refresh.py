@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cache
 
 from hybridview.catalog import Catalog, RefreshRecord, TableRecord, ViewState
 from hybridview.deltalog import FolderLog, LogGap, pin
@@ -172,10 +173,9 @@ def _own(catalog: Catalog, states: tuple[ViewState, ...]) -> tuple[ViewState, ..
 def _execute(
     context: Context, catalog: Catalog, plan: RefreshPlan, listener: Listener | None
 ) -> tuple[ViewState, ...]:
-    places = Places(
-        lambda name: str(context.path(catalog, name).resolve()),
-        lambda name: context.log(catalog, name),
-    )
+    # One for each table: what a log says of a pinned version is read once for all views.
+    logs = cache(lambda name: context.log(catalog, name))
+    places = Places(lambda name: str(context.path(catalog, name).resolve()), logs)
     # A plan without steps never asks for a session, so Spark is not even started.
     sessions = iter(() if plan.idle else context.workers(_at_once(context, plan)))
     cancel = (lambda: None) if plan.idle else context.port().cancel
