@@ -143,7 +143,7 @@ class Changes:
             fetched = inline.fetch(session, query, columns)
             if fetched is not None:
                 rows = _netted(fetched)
-                relation = _literal_rows(rows, columns)
+                relation = inline.as_relation(rows, columns)
                 return Change(relation, len(rows), columns, rows)
         if not netted and len(columns) > 1 and feed.rows is not None and feed.rows <= MOST_KEPT:
             query, netted = netted_sql(query, columns[:-1]), True
@@ -196,13 +196,6 @@ def _netted(fetched: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
         for row, weight in weights.items()
         for _ in range(abs(weight))
     ]
-
-
-def _literal_rows(rows: Sequence[tuple[Any, ...]], columns: Sequence[tuple[str, str]]) -> str:
-    if rows:
-        return inline.as_relation(rows, columns)
-    nulls = ", ".join(f"CAST(NULL AS {kind}) AS {quote(name)}" for name, kind in columns)
-    return f"SELECT {nulls} WHERE FALSE"
 
 
 __all__ = ["Change", "Changes"]

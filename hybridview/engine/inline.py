@@ -63,7 +63,10 @@ def fetch(
 
 
 def as_relation(rows: Sequence[tuple[Any, ...]], columns: Sequence[tuple[str, str]]) -> str:
-    """Return a query of literal rows with the given column names and types."""
+    """Return a query of literal rows, if there are any, with the given column names and types."""
+    if not rows:
+        nulls = ", ".join(f"CAST(NULL AS {kind}) AS {quote(name)}" for name, kind in columns)
+        return f"SELECT {nulls} WHERE FALSE"
     names = [f"c{i}" for i in range(len(columns))]
     values = ",\n".join(
         "(" + ", ".join("NULL" if v is None else literal(v) for v in row) + ")" for row in rows

@@ -13,7 +13,7 @@ from hybridview.deltalog import FEED_PROPERTY, FILE_RETENTION, LOG_RETENTION
 from hybridview.engine import inline, reading
 from hybridview.engine.faults import reach
 from hybridview.engine.relations import Relations
-from hybridview.engine.session import Session, literal, quote, table_at
+from hybridview.engine.session import Session, literal, quote, table_at, temp_view
 from hybridview.engine.settled import Places, Settled
 from hybridview.engine.spark_errors import is_conflict, spark_errors
 from hybridview.engine.touched import touched
@@ -106,7 +106,7 @@ class Writer:
         counts = None
         try:
             for symbol, query in step.kept:
-                self.session.run(f"CACHE TABLE {quote(symbol)} AS {query}")
+                self._keep(view, symbol, query)
             counts = self._compute_change(view, step.change)
             if not counts.rows:
                 return Done({"inserted": 0, "updated": 0, "deleted": 0}, read)
@@ -126,6 +126,18 @@ class Writer:
         rows = {"inserted": int(inserted), "updated": int(updated), "deleted": int(deleted)}
         return Done(rows, read)
 
+    def _keep(self, view: ViewPlan, symbol: str, query: str) -> None:
+        """Compute a part of a change, for those who read it: as literals if it is small.
+
+        What is kept in memory is only found by its whole plan, which has to be written out again.
+        """
+        columns = self._columns(view, query)
+        rows = inline.fetch(self.session, query, columns)
+        if rows is not None:
+            self.session.run(temp_view(symbol, inline.as_relation(rows, columns)))
+        else:
+            self.session.run(f"CACHE TABLE {quote(symbol)} AS {query}")
+
     def _forget(self, view: ViewPlan, step: Apply, change: _Change | None) -> None:
         """Release what was kept in memory for a change."""
         kept = [symbol for symbol, _ in step.kept]
@@ -133,7 +145,9 @@ class Writer:
             kept.append(f"{view.name}@change")
         # What became of the view counts, even if Spark is gone by now.
         with suppress(*spark_errors()):
-            for symbol in kept:
+            for symbol in reversed(
+                kept
+            ):  # a view cannot be named any more once what it reads is gone
                 self.session.run(f"UNCACHE TABLE IF EXISTS {quote(symbol)}")
                 self.session.run(f"DROP VIEW IF EXISTS {quote(symbol)}")
 
@@ -196,7 +210,7 @@ class Writer:
         if rows is not None:
             if rows:
                 relation = inline.as_relation(rows, columns)
-                self.session.run(f"CREATE OR REPLACE TEMPORARY VIEW {quote(symbol)} AS {relation}")
+                self.session.run(temp_view(symbol, relation))
             weights = [int(row[weight]) for row in rows] if weight is not None else []
             total = sum(w for w in weights if w > 0)
             return _Change(len(rows), any(w < 0 for w in weights), total, columns, rows)

@@ -10,6 +10,7 @@ import pytest
 
 from hybridview.bench.meter import Meter, commits_below
 from hybridview.catalog import FOLDER
+from hybridview.engine import inline
 from tests.spark.warehouse import Warehouse, record
 
 pytestmark = pytest.mark.spark
@@ -89,17 +90,23 @@ def test_views_that_a_change_does_not_concern_are_not_written(shop: Warehouse) -
     assert moved == {"v3"}
 
 
-def test_parts_of_a_large_change_are_computed_once_and_released(shop: Warehouse) -> None:
+@pytest.mark.parametrize("most", [inline.MAX_ROWS, 0])
+def test_parts_of_a_large_change_are_computed_once_and_released(
+    shop: Warehouse, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    """As literals if they are small, else in memory."""
     nested = NESTED.format(RANKED)
     shop.views({"nested": f"SELECT p.k, p.n, q.r FROM ({nested}) p JOIN ({nested}) q USING (k)"})
     shop.refresh()
     shop.sql("INSERT INTO {base} VALUES (3, 1, 500)")
     shop.sql("DELETE FROM {base} WHERE x = 13")
     statements = record(shop.store, shop.spark)
+    monkeypatch.setattr(inline, "MAX_ROWS", most)
     assert shop.executed("incremental", "nested") == {"nested": "incremental"}
-    kept = [s for s in statements if s.startswith("CACHE TABLE `nested@few_")]
+    verb = "CREATE OR REPLACE TEMPORARY VIEW" if most else "CACHE TABLE"
+    kept = [s for s in statements if s.startswith(f"{verb} `nested@few_")]
     assert kept
-    released = [s for s in statements if s.startswith("UNCACHE TABLE IF EXISTS `nested@few_")]
-    assert len(released) == len(kept)
+    dropped = [s for s in statements if s.startswith("DROP VIEW IF EXISTS `nested@few_")]
+    assert len(dropped) == len(kept)
     shop.assert_exact("nested")
     shop.store.drop_view("nested")
