@@ -145,9 +145,8 @@ class Writer:
             kept.append(f"{view.name}@change")
         # What became of the view counts, even if Spark is gone by now.
         with suppress(*spark_errors()):
-            for symbol in reversed(
-                kept
-            ):  # a view cannot be named any more once what it reads is gone
+            # A view cannot be named any more once what it reads is gone.
+            for symbol in reversed(kept):
                 self.session.run(f"UNCACHE TABLE IF EXISTS {quote(symbol)}")
                 self.session.run(f"DROP VIEW IF EXISTS {quote(symbol)}")
 
