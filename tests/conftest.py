@@ -13,6 +13,8 @@ from hybridview.engine.local import start_local
 SETTINGS = {
     "spark.driver.extraJavaOptions": "-XX:+UseSerialGC",
     "spark.sql.shuffle.partitions": "2",
+    # Each test makes tables of its own, and nobody asks for those of the tests before it.
+    "spark.databricks.delta.delta.log.cacheSize": "40",
     # Code that Spark generates, compiles and runs once, over a handful of rows, costs more than it
     # gives; the JVM's own optimising compiler does not.
     "spark.sql.codegen.wholeStage": "false",

@@ -24,7 +24,7 @@ SETTINGS = {
     # The default of 50 tasks per log replay costs seconds per commit on small tables.
     "spark.databricks.delta.snapshotPartitions": "1",
     # A table's log in memory takes 3 to 4 MB: the default of 10,000 would fill any heap.
-    "spark.databricks.delta.delta.log.cacheSize": "500",
+    "spark.databricks.delta.delta.log.cacheSize": "200",
     "spark.sql.shuffle.partitions": "4",
     "spark.driver.memory": "4g",
     "spark.ui.enabled": "false",

@@ -136,7 +136,12 @@ class Writer:
         if rows is not None:
             self.session.run(temp_view(symbol, inline.as_relation(rows, columns)))
         else:
-            self.session.run(f"CACHE TABLE {quote(symbol)} AS {query}")
+            self._cache(symbol, query)
+
+    def _cache(self, symbol: str, query: str) -> None:
+        # An earlier refresh in this session may have left a view of literals.
+        self.session.run(f"DROP VIEW IF EXISTS {quote(symbol)}")
+        self.session.run(f"CACHE TABLE {quote(symbol)} AS {query}")
 
     def _forget(self, view: ViewPlan, step: Apply, change: _Change | None) -> None:
         """Release what was kept in memory for a change."""
@@ -213,7 +218,7 @@ class Writer:
             weights = [int(row[weight]) for row in rows] if weight is not None else []
             total = sum(w for w in weights if w > 0)
             return _Change(len(rows), any(w < 0 for w in weights), total, columns, rows)
-        self.session.run(f"CACHE TABLE {quote(symbol)} AS {query}")
+        self._cache(symbol, query)
         sums = "false, 0"
         if weight is not None:
             w = quote(WEIGHT)

@@ -42,7 +42,9 @@ def test_every_query_follows_the_days(tmp_path: Path, spark: Any) -> None:
         for side, signed in book.changes(day).items():
             register(spark, "gone", [row for row, weight in signed if weight < 0])
             register(spark, "come", [row for row, weight in signed if weight > 0])
-            house.sql(f"DELETE FROM {{{side}}} WHERE id IN (SELECT id FROM gone)")
+            house.sql(
+                f"MERGE INTO {{{side}}} AS t USING gone ON t.id = gone.id WHEN MATCHED THEN DELETE"
+            )
             house.sql(f"INSERT INTO {{{side}}} SELECT * FROM come")
         assert set(house.executed("incremental").values()) <= {"incremental", "none"}
         house.assert_verified()
