@@ -8,6 +8,9 @@ from typing import Any, Protocol
 
 from hybridview.compiler.statements import literal, quote
 from hybridview.deltalog import field_type
+from hybridview.engine.spark_errors import broken_rule, spark_errors
+
+EXCLUDED_RULES = "spark.sql.optimizer.excludedRules"
 
 LITERALS = {
     # Values stand in our statements as literals; a "${...}" in one is no variable.
@@ -68,7 +71,27 @@ class SparkPort:
         self.owned = owned
 
     def run(self, sql: str) -> list[tuple[Any, ...]]:
-        """Run one statement and return its rows."""
+        """Run one statement and return its rows.
+
+        If a rule of Spark's optimiser breaks its plan, nothing has run yet: it goes without.
+        """
+        try:
+            return self._run(sql)
+        except spark_errors() as error:
+            rule = broken_rule(error)
+            if not rule:
+                raise
+        before = self.spark.conf.get(EXCLUDED_RULES, "")
+        self.spark.conf.set(EXCLUDED_RULES, ",".join(filter(None, (before, rule))))
+        try:
+            return self._run(sql)
+        finally:
+            if before:
+                self.spark.conf.set(EXCLUDED_RULES, before)
+            else:
+                self.spark.conf.unset(EXCLUDED_RULES)
+
+    def _run(self, sql: str) -> list[tuple[Any, ...]]:
         return [tuple(row) for row in self.spark.sql(sql).collect()]
 
     def describe(self, query: str) -> list[tuple[str, str]]:

@@ -28,6 +28,18 @@ def spark_errors() -> tuple[type[BaseException], ...]:
     return (PySparkException, Py4JError)
 
 
+_BROKEN_RULE = re.compile(r"PLAN_VALIDATION_FAILED_RULE_IN_BATCH\] Rule (\S+) in batch")
+
+
+def broken_rule(error: BaseException) -> str:
+    """Return the rule of Spark's optimiser that made a right plan a wrong one; empty if none did.
+
+    Spark 4.2 does so with a window over a UNION ALL whose result is filtered.
+    """
+    found = _BROKEN_RULE.search(str(error))
+    return found[1] if found else ""
+
+
 def why_recompute(error: BaseException) -> str:
     """Say why a change that failed is no reason for the view itself to fail; empty if it is.
 
