@@ -6,8 +6,8 @@ A plain model, the same for both:
 
 Bytes are those of the files by the log, for the columns that are used, each time they are read; a
 setting of Spark's that makes all of it faster or slower leaves the choice as it is. The constants
-are fitted to the cells that `hybridview bench` measures; they need not be exact, because where two
-ways cost nearly the same, either is fine.
+are estimates for a machine of two cores. They need not be exact, because where two ways cost nearly
+the same, either is fine.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ import pytest
 from hybridview.bench.meter import Meter, commits_below
 from hybridview.catalog import FOLDER
 from hybridview.engine import inline
+from hybridview.strategy import costs
 from tests.spark.warehouse import Warehouse, record
 
 pytestmark = pytest.mark.spark
@@ -88,6 +89,22 @@ def test_views_that_a_change_does_not_concern_are_not_written(shop: Warehouse) -
     assert sum(s.startswith("MERGE") for s in statements) == 1
     moved = {name for name, version in shop.versions().items() if version != before[name]}
     assert moved == {"v3"}
+
+
+def test_hybrid_recomputes_what_would_take_longer_to_apply(
+    shop: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(costs, "SMALL", 0)
+    shop.sql("INSERT INTO {base} VALUES (2, 5, 9)")
+    assert shop.refresh("hybrid", "v5")["v5"].executed == "incremental"
+    monkeypatch.setattr(costs, "APPLYING", 1_000)
+    shop.sql("INSERT INTO {base} VALUES (2, 5, 10)")
+    state = shop.refresh("hybrid", "v5")["v5"]
+    assert state.executed == "snapshot"
+    assert state.reason.startswith("applying the change would take about 1000.0 s, recomputing 0.9")
+    shop.sql("INSERT INTO {base} VALUES (2, 5, 11)")
+    assert shop.refresh("incremental", "v5")["v5"].executed == "incremental"
+    shop.assert_exact("v5")
 
 
 @pytest.mark.parametrize("most", [inline.MAX_ROWS, 0])
