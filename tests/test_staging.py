@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import sqlglot
 from sqlglot import exp
 
@@ -18,7 +19,7 @@ from hybridview.algebra.plan import (
     Union,
 )
 from hybridview.compiler.render import text
-from hybridview.compiler.staging import LARGE, KeptPart, staged
+from hybridview.compiler.staging import LARGE, KeptPart, readings, staged
 
 
 def query(sql: str) -> exp.Query:
@@ -122,3 +123,20 @@ def test_what_is_read_once_is_not_kept() -> None:
     assert kept == ()
     assert text(rest) == text(query(text(rest)))
     assert written_out(kept, rest) == LARGE + 1
+
+
+@pytest.mark.parametrize(
+    ("sql", "found"),
+    [
+        ("WITH t AS (SELECT x FROM t) SELECT a.x FROM t AS a JOIN t AS b USING (x)", {"t": 2}),
+        ("WITH RECURSIVE n AS (SELECT 1 UNION ALL SELECT x FROM n, u) SELECT * FROM n", None),
+        (
+            "WITH a AS (SELECT x FROM t), b AS (SELECT x FROM a, a AS c) SELECT * FROM b, t",
+            {"t": 3},
+        ),
+    ],
+)
+def test_readings_of_an_authors_text(sql: str, found: dict[str, int] | None) -> None:
+    """A part may hide a table of its name, or read itself."""
+    counted = readings(query(sql))
+    assert counted == (found or {"n": 1, "u": 1})

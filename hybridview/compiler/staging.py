@@ -72,20 +72,25 @@ def _chosen(
 
 
 def readings(query: exp.Query) -> Counter[str]:
-    """Return how often a query reads each table when named parts stand where they are read."""
+    """Return how often a query reads each table when named parts stand where they are read.
+
+    Inside a part its own name is that of a table it hides; or the part is recursive: that counts 1.
+    """
     named: dict[str, list[str]] = {part.alias: [] for part in query.find_all(exp.CTE)}
     top: list[str] = []
     for table in query.find_all(exp.Table):
         within = table.find_ancestor(exp.CTE)
         (named[within.alias] if within is not None else top).append(table.name)
     known: dict[str, Counter[str]] = {}
+    begun: set[str] = set()
 
     def of(names: list[str]) -> Counter[str]:
         found: Counter[str] = Counter()
         for name in names:
-            if name in named and name not in known:
+            if name in named and name not in begun:
+                begun.add(name)
                 known[name] = of(named[name])
-            found.update(known[name] if name in named else [name])
+            found.update(known.get(name, [name]))
         return found
 
     return of(top)

@@ -13,6 +13,8 @@ from hybridview.filestats import Size
 from hybridview.plan.steps import Apply, Feed, Pinned
 
 Log = Callable[[str], DeltaLog]
+UNKNOWN = (LogGap, DeltaError, OSError)
+"""What is raised where a log cannot tell a size."""
 
 
 def of_tables(sources: Iterable[Pinned], log: Log) -> Size:
@@ -55,6 +57,6 @@ def of_feeds(feeds: Iterable[Feed], ends: Mapping[str, int], log: Log) -> Size:
 
 def size_of(name: str, version: int | None, log: Log) -> Size:
     """Return the size of a table; nothing if its log cannot tell: no refresh fails for that."""
-    with suppress(LogGap, DeltaError, OSError):
+    with suppress(*UNKNOWN):
         return log(name).size(version) if version is not None else Size()
     return Size()

@@ -12,6 +12,7 @@ from hybridview.compiler.statements import bounded
 from hybridview.deltalog import FEED_PROPERTY, FILE_RETENTION, LOG_RETENTION
 from hybridview.engine import inline, reading
 from hybridview.engine.faults import reach
+from hybridview.engine.reading import UNKNOWN
 from hybridview.engine.relations import Relations
 from hybridview.engine.session import Session, literal, quote, table_at, temp_view
 from hybridview.engine.settled import Places, Settled
@@ -182,8 +183,10 @@ class Writer:
         load = step.otherwise
         if load is None or load.create:
             return
-        applying = of_apply(settled, step, self.relations, self.places.log)
-        reason = dearer(applying, of_load(settled, load, self.places.log))
+        reason = ""
+        with suppress(*UNKNOWN):  # no refresh fails because a log cannot tell a size
+            applying = of_apply(settled, step, self.relations, self.places.log)
+            reason = dearer(applying, of_load(settled, load, self.places.log))
         if reason:
             raise TooLarge(reason)
 
