@@ -15,6 +15,8 @@ SETTINGS = {
     "spark.sql.shuffle.partitions": "2",
     # Each test makes tables of its own, and nobody asks for those of the tests before it.
     "spark.databricks.delta.delta.log.cacheSize": "40",
+    # Programs of deeply nested views have very large plans, and many are run in one session.
+    "spark.driver.memory": "6g",
     # Code that Spark generates, compiles and runs once, over a handful of rows, costs more than it
     # gives; the JVM's own optimising compiler does not.
     "spark.sql.codegen.wholeStage": "false",

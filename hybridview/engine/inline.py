@@ -25,7 +25,8 @@ def encodable(type_name: str) -> bool:
     )
 
 
-def _encode(column: str, type_name: str) -> str:
+def encode(column: str, type_name: str) -> str:
+    """Return a column as text, in SQL."""
     if type_name == "timestamp":
         # As text, the hour that a clock change repeats would be ambiguous.
         return f"CAST(unix_micros({column}) AS STRING)"
@@ -54,12 +55,16 @@ def fetch(
     if not all(encodable(kind) for _, kind in columns):
         return None
     encoded = ", ".join(
-        f"{_encode(quote(name), kind.lower())} AS {quote(name)}" for name, kind in columns
+        f"{encode(quote(name), kind.lower())} AS {quote(name)}" for name, kind in columns
     )
     rows = session.run(f"SELECT {encoded} FROM ({query}) LIMIT {MAX_ROWS + 1}")
-    if len(rows) > MAX_ROWS or sum(len(v or "") for row in rows for v in row) > MAX_CHARACTERS:
-        return None
-    return rows
+    return rows if is_small(rows) else None
+
+
+def is_small(rows: Sequence[tuple[Any, ...]]) -> bool:
+    """Say whether rows are few and short enough to stand as literals."""
+    characters = sum(len(value or "") for row in rows for value in row)
+    return len(rows) <= MAX_ROWS and characters <= MAX_CHARACTERS
 
 
 def as_relation(rows: Sequence[tuple[Any, ...]], columns: Sequence[tuple[str, str]]) -> str:

@@ -28,6 +28,8 @@ SETTINGS = {
     "spark.sql.shuffle.partitions": "4",
     "spark.driver.memory": "4g",
     "spark.ui.enabled": "false",
+    # Plans of past statements are kept for a web page that nobody opens: 1,000 by default.
+    "spark.sql.ui.retainedExecutions": "10",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
 }

@@ -21,6 +21,7 @@ from hybridview.engine.relations import Relations
 from hybridview.engine.session import Session
 from hybridview.engine.settled import Places, Settled
 from hybridview.engine.spark_errors import as_refresh_error, spark_errors, why_recompute
+from hybridview.engine.together import Together
 from hybridview.engine.writer import (
     Done,
     TooLarge,
@@ -56,6 +57,7 @@ class Runner:
 
     def __post_init__(self) -> None:
         self.changes = Changes(self.places.path, self.plan.attempt)
+        self.together = Together(self.plan.views)
         self.idle: SimpleQueue[Writer] = SimpleQueue()
         self.writers: list[Writer] = []
         self.telling = threading.Lock()
@@ -210,9 +212,8 @@ class Runner:
             return self.idle.get_nowait()
         with self.telling:
             session = self.session()
-            made = Writer(
-                self.plan, self.places, Relations(session, self.places.path, self.changes)
-            )
+            relations = Relations(session, self.places.path, self.changes)
+            made = Writer(self.plan, self.places, relations, self.together)
             self.writers.append(made)
             return made
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Protocol
 
 from hybridview.compiler.statements import literal, quote
@@ -155,7 +156,8 @@ class SparkPort:
 
     def stop(self) -> None:
         if self.owned:
-            self.spark.stop()
+            with suppress(*spark_errors()):  # it may have ended by itself
+                self.spark.stop()
 
 
 def table_at(path: str, version: int | None = None) -> str:

@@ -25,7 +25,13 @@ def spark_errors() -> tuple[type[BaseException], ...]:
         from py4j.protocol import Py4JError
     except ImportError:  # a client of Spark Connect does without
         return (PySparkException,)
-    return (PySparkException, Py4JError)
+    # A session whose JVM has ended refuses the connection.
+    return (PySparkException, Py4JError, ConnectionError)
+
+
+def is_gone(error: BaseException) -> bool:
+    """Say whether Spark itself has ended."""
+    return isinstance(error, ConnectionError) or type(error).__name__ == "Py4JNetworkError"
 
 
 _BROKEN_RULE = re.compile(r"PLAN_VALIDATION_FAILED_RULE_IN_BATCH\] Rule (\S+) in batch")
@@ -95,6 +101,12 @@ def first_line(error: BaseException) -> str:
 def as_refresh_error(view: str, error: BaseException) -> HybridviewError:
     """Explain why a view could not be refreshed; its old rows stay."""
     text = str(error)
+    if is_gone(error):
+        return RefreshFailedError(
+            f'view "{view}" could not be refreshed: Spark has ended',
+            detail="Its process was killed, or ran out of memory (spark.driver.memory).",
+            hint=run("refresh"),
+        )
     if CORRUPT in text:
         return CorruptionError(
             f'view "{view}" does not hold the rows this change takes away',

@@ -17,6 +17,7 @@ from hybridview.engine.relations import Relations
 from hybridview.engine.session import Session, literal, quote, table_at, temp_view
 from hybridview.engine.settled import Places, Settled
 from hybridview.engine.spark_errors import is_conflict, spark_errors
+from hybridview.engine.together import Together
 from hybridview.engine.touched import touched
 from hybridview.engine.values import condition
 from hybridview.engine.weighing import of_apply, of_load
@@ -58,8 +59,11 @@ Written = tuple[int, str]
 class Writer:
     """Writes views in a session of its own, one after the other."""
 
-    def __init__(self, plan: RefreshPlan, places: Places, relations: Relations) -> None:
+    def __init__(
+        self, plan: RefreshPlan, places: Places, relations: Relations, together: Together
+    ) -> None:
         self.plan, self.places, self.relations = plan, places, relations
+        self.together = together
         self.session: Session = relations.session
         self.written: dict[str, Written] = {}
 
@@ -208,12 +212,18 @@ class Writer:
         key = f"{view.view_id} {view.program} {sorted((view.settings or {}).items())} {query}"
         return _columns.get(key, lambda: self.session.describe(query))
 
+    def _change_columns(self, view: ViewPlan) -> list[tuple[str, str]]:
+        assert isinstance(view.step, Apply)
+        return self._columns(view, view.step.change)
+
     def _compute_change(self, view: ViewPlan, query: str) -> _Change:
         """Make `v@change` readable: as literals if it is small, else kept in memory."""
         symbol = f"{view.name}@change"
         columns = self._columns(view, query)
         weight = next((i for i, c in enumerate(columns) if c[0] == WEIGHT), None)
-        rows = inline.fetch(self.session, query, columns)
+        rows = self.together.fetch(self.session, view, self._change_columns)
+        if rows is None:
+            rows = inline.fetch(self.session, query, columns)
         if rows is not None:
             if rows:
                 relation = inline.as_relation(rows, columns)

@@ -18,8 +18,10 @@ from tests.conftest import SETTINGS as TESTING
 SETTINGS = {
     **TESTING,
     "spark.driver.memory": "1g",
-    # Most of these processes live for seconds: an optimising compiler would never pay.
-    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+    # Most of these processes live for seconds: an optimising compiler would never pay. Without it,
+    # Java sets aside so little room for compiled code that it fails once that is full.
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 "
+    "-XX:ReservedCodeCacheSize=256m",
 }
 
 

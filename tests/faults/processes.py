@@ -77,6 +77,19 @@ class Maintainer:
             self.process.wait()
             TALLY.kills += 1
 
+    def kill_java(self) -> None:
+        """Kill the JVM that the process has started, and not the process."""
+        listed = subprocess.run(
+            ["ps", "-e", "-o", "pid=,pgid=,comm="], capture_output=True, text=True, check=True
+        )
+        rows = [line.split(None, 2) for line in listed.stdout.splitlines()]
+        ours = [str(self.process.pid), "java"]
+        found = [int(pid) for pid, *rest in rows if rest == ours]
+        assert found, listed.stdout
+        for pid in found:
+            os.kill(pid, signal.SIGKILL)
+        TALLY.kills += 1
+
     def end(self) -> None:
         """Clean up after a test, with all it started; no kill that counts."""
         with contextlib.suppress(ProcessLookupError):

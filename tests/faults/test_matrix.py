@@ -6,6 +6,7 @@ statement of the dead one may still be running in a JVM that does not know.
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -204,6 +205,23 @@ def test_a_killed_first_load_is_taken_up(
     shop.check_epoch()
     shop.change()
     assert store.refresh(strategy="incremental").ok
+    shop.check_epoch()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seconds", [0.5, 2.0])
+def test_spark_dies_and_its_process_does_not(shop: Shop, spark: Any, seconds: float) -> None:
+    """It ends with an error that says so; the next refresh goes on where it stopped."""
+    shop.reach_all(append_only=False)
+    victim = Maintainer(shop.root, "incremental", shop.root.with_name("victim.json"))
+    victim.wait_until_ready()
+    time.sleep(seconds)
+    victim.kill_java()
+    assert victim.process.wait(timeout=180) == 0, victim.complaint()
+    assert any("Spark has ended" in str(line) for line in victim.errors()), victim.lines()
+    store = Store.open(shop.root, spark=spark)
+    shop.change()
+    refresh_until_won(store, "hybrid")
     shop.check_epoch()
 
 

@@ -1,0 +1,123 @@
+"""Changes of several views -> the rows of each, fetched by one statement.
+
+Planning a statement and sending it costs more than adding up a few rows. So views whose change
+follows from the same small changes of their sources, and from nothing else, are computed together,
+by whoever asks first; most of them may turn out not to be concerned at all.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from hybridview.engine import inline
+from hybridview.engine.session import Session, quote
+from hybridview.engine.spark_errors import spark_errors
+from hybridview.plan.steps import Apply, ViewPlan
+
+MOST = 16
+"""How many views one statement is for: more save little, and if it fails all is repeated."""
+
+# Literal rows then lie in one partition, and whatever is done to them needs no shuffle.
+ONE_PARTITION = {"spark.sql.leafNodeDefaultParallelism": "1"}
+
+Rows = list[tuple[Any, ...]]
+Columns = Sequence[tuple[str, str]]
+
+
+@dataclass
+class _Group:
+    views: list[ViewPlan] = field(default_factory=list)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    rows: dict[str, Rows] | None = None
+    """The change of each view, by name; None before somebody asked."""
+
+
+class Together:
+    """The groups of one refresh; safe for several threads."""
+
+    def __init__(self, views: Iterable[ViewPlan]) -> None:
+        self.groups: dict[str, _Group] = {}
+        alike: dict[str, list[ViewPlan]] = defaultdict(list)
+        for view in views:
+            if follows_from_changes(view):
+                alike[repr((view.feeds, sorted((view.settings or {}).items())))].append(view)
+        for found in alike.values():
+            groups = [_Group() for _ in range(math.ceil(len(found) / MOST))]
+            # Threads take views in their order: neighbours are in different groups, if there are
+            # several, so that nobody waits.
+            for number, view in enumerate(found):
+                groups[number % len(groups)].views.append(view)
+                self.groups[view.name] = groups[number % len(groups)]
+
+    def fetch(
+        self, session: Session, view: ViewPlan, columns: Callable[[ViewPlan], Columns]
+    ) -> Rows | None:
+        """Return the rows of a view's change, as texts; None if they are to be fetched alone.
+
+        The session has the settings of the view and can read the changes of its sources.
+        """
+        group = self.groups.get(view.name)
+        if group is None:
+            return None
+        with group.lock:
+            if group.rows is None:
+                group.rows = _fetch(session, group.views, columns)
+            return group.rows.pop(view.name, None)
+
+
+def follows_from_changes(view: ViewPlan) -> bool:
+    """Say whether a change is computed from small changes of sources alone."""
+    step = view.step
+    if not isinstance(step, Apply) or step.whole or step.kept or step.near or not view.feeds:
+        return False
+    if any(f.end is None or f.rows is None or f.rows > inline.MAX_ROWS for f in view.feeds):
+        return False
+    state = (view.state,) if view.state is not None else ()
+    read = [f"{source.name}@new" for source in (*view.sources, *view.parts, *state)]
+    return not any(step.reads(quote(symbol)) for symbol in (*read, f"{view.name}@target"))
+
+
+def _fetch(
+    session: Session, views: Sequence[ViewPlan], columns: Callable[[ViewPlan], Columns]
+) -> dict[str, Rows]:
+    before = session.settings()
+    session.set(ONE_PARTITION)
+    try:
+        queries = [_query(n, view, columns(view)) for n, view in enumerate(views)]
+        wanted = [query for query in queries if query]
+        if not wanted:
+            return {}
+        most = inline.MAX_ROWS * len(wanted)
+        union = "\nUNION ALL\n".join(wanted)
+        rows = session.run(f"{union}\nLIMIT {most + 1}")
+    except spark_errors():
+        if len(views) == 1:
+            raise
+        # One of them cannot be computed; each alone will tell which, and why.
+        return {}
+    finally:
+        for name in ONE_PARTITION:
+            if name in before:
+                session.set({name: before[name]})
+            else:
+                session.unset((name,))
+    if len(rows) > most:
+        return {}
+    found: dict[str, Rows] = {v.name: [] for v, q in zip(views, queries, strict=True) if q}
+    for number, row in rows:
+        found[views[number].name].append(tuple(row))
+    return {name: fetched for name, fetched in found.items() if inline.is_small(fetched)}
+
+
+def _query(number: int, view: ViewPlan, columns: Columns) -> str:
+    """Return the query of a view's change as numbered rows of texts; empty if text cannot do."""
+    assert isinstance(view.step, Apply)
+    if not all(inline.encodable(kind) for _, kind in columns):
+        return ""
+    encoded = ", ".join(inline.encode(quote(name), kind.lower()) for name, kind in columns)
+    return f"SELECT {number}, array({encoded}) FROM ({view.step.change})"
