@@ -193,7 +193,7 @@ def test_many_small_files_are_compacted(shop: PlainStore) -> None:
 
 def test_large_files_are_left_alone(shop: PlainStore, monkeypatch: pytest.MonkeyPatch) -> None:
     shop.refresh("totals", files=9)
-    monkeypatch.setattr("hybridview.operations.maintain.SMALL", 10)
+    monkeypatch.setattr("hybridview.operations.compaction.SMALL", 10)
     assert "totals" not in [w[1] for w in shop.works() if w[0] == "compact"]
 
 

@@ -21,6 +21,8 @@ from hybridview.plan.steps import Apply, ViewPlan
 
 MOST = 16
 """How many views one statement is for: more save little, and if it fails all is repeated."""
+FEW = 8
+"""How often a view's change may read its sources: a larger one has a statement of its own."""
 
 # Literal rows then lie in one partition, and whatever is done to them needs no shuffle.
 ONE_PARTITION = {"spark.sql.leafNodeDefaultParallelism": "1"}
@@ -74,6 +76,8 @@ def follows_from_changes(view: ViewPlan) -> bool:
     """Say whether a change is computed from small changes of sources alone."""
     step = view.step
     if not isinstance(step, Apply) or step.whole or step.kept or step.near or not view.feeds:
+        return False
+    if sum(step.readings.values()) > FEW:
         return False
     if any(f.end is None or f.rows is None or f.rows > inline.MAX_ROWS for f in view.feeds):
         return False

@@ -40,3 +40,12 @@ def spoken(length: float) -> str:
 
 def _number(count: int, unit: str) -> str:
     return f"{count} {unit}" if count == 1 else f"{count:,} {unit}s"
+
+
+def spoken_size(count: float) -> str:
+    """Return a number of bytes for people."""
+    for unit in ("bytes", "kB", "MB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}"
+        count /= 1000
+    return f"{count:,.1f} GB"

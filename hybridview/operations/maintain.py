@@ -24,8 +24,9 @@ from hybridview.engine.session import Session, table_at
 from hybridview.engine.spark_errors import first_line, spark_errors
 from hybridview.errors import UsageError
 from hybridview.inside import inside
+from hybridview.operations.compaction import compaction
 from hybridview.operations.context import VIEWS, Context
-from hybridview.operations.duration import seconds, spoken
+from hybridview.operations.duration import seconds, spoken, spoken_size
 from hybridview.operations.lock import WAIT, slot
 from hybridview.operations.needed import Needed, needed_versions
 from hybridview.operations.orphans import orphans
@@ -33,10 +34,6 @@ from hybridview.operations.retention import retention
 
 KEEP = "7 days"
 """How long an epoch can be read after the next one was published, unless the user says."""
-
-MANY = 8
-SMALL = 32 * 2**20
-"""A table of more files than MANY that are smaller than SMALL on average is compacted."""
 
 HOUR = 3600.0
 VACUUM_SETTINGS = {
@@ -171,7 +168,7 @@ def _table(
     if not log.exists():
         return
     info = log.info()
-    few = _compaction(log.path)
+    few = compaction(log.path)
     if few:
         yield Work("compact", view.name, few, view.id)
     try:
@@ -209,15 +206,6 @@ def _hours(since: float | None, now: float) -> int:
     return 1 if since is None else max(math.ceil((now - since) / HOUR), 0) + 1
 
 
-def _compaction(path: Path) -> str:
-    """Say why compacting a table pays; empty if it does not."""
-    sizes = DeltaTable(str(path)).get_add_actions(flatten=True).column("size_bytes")
-    files = [int(size.as_py()) for size in sizes]  # type: ignore[attr-defined]
-    if len(files) <= MANY or sum(files) / len(files) >= SMALL:
-        return ""
-    return f"{len(files):,} files of {_size(sum(files) / len(files))} on average"
-
-
 def _removable(path: Path, hours: int) -> str:
     """Say what VACUUM would remove from a table; empty if nothing."""
     try:
@@ -230,20 +218,12 @@ def _removable(path: Path, hours: int) -> str:
     total = sum(file.stat().st_size for file in files if file.exists())
     count = "1 file" if len(files) == 1 else f"{len(files):,} files"
     unused = "an hour" if hours == 1 else f"{hours:,} hours"
-    return f"{count}, {_size(total)}, unused for {unused}"
-
-
-def _size(count: float) -> str:
-    for unit in ("bytes", "kB", "MB"):
-        if count < 1000:
-            return f"{count:.0f} {unit}"
-        count /= 1000
-    return f"{count:,.1f} GB"
+    return f"{count}, {spoken_size(total)}, unused for {unused}"
 
 
 def _ledger(context: Context) -> Iterator[Work]:
     """Plan for the bookkeeping table: nobody reads its older versions."""
-    few = _compaction(context.ledger.path)
+    few = compaction(context.ledger.path)
     if few:
         yield Work("compact", FOLDER, few)
     going = _removable(context.ledger.path, 1)

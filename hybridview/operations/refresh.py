@@ -15,6 +15,7 @@ from hybridview.engine.faults import reach
 from hybridview.engine.interrupt import interruptible
 from hybridview.engine.runner import Listener, Places, Runner
 from hybridview.errors import HybridviewError, TableMissingError, TableReplacedError, run
+from hybridview.operations.compaction import compact_one
 from hybridview.operations.context import Context, view_named
 from hybridview.operations.levels import cuts, is_complete
 from hybridview.operations.lock import WAIT, slot
@@ -161,6 +162,8 @@ def _refresh_once(
     reach("during_publish")
     context.ledger.publish(record, catalog.store_id)
     reach("after_publish")
+    applied = (Executed.INCREMENTAL, Executed.HYBRID)
+    compact_one(context, catalog, [s.name for s in states if s.executed in applied])
     own = _own(catalog, states)
     return RefreshResult(plan.epoch, plan.attempt, own, seconds, (plan.epoch,))
 

@@ -167,7 +167,7 @@ def test_a_plain_vacuum_breaks_no_published_epoch(shop: Warehouse) -> None:
 def test_compaction_leaves_refreshes_incremental(
     shop: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hybridview.operations.maintain.MANY", 1)
+    monkeypatch.setattr("hybridview.operations.compaction.MANY", 1)
     before = rows_by_epoch(shop)
     result = shop.store.maintain(keep="30 days")
     assert result.ok
@@ -185,6 +185,26 @@ def test_compaction_leaves_refreshes_incremental(
     assert set(shop.executed("incremental").values()) == {"incremental"}
     shop.assert_exact()
     assert {k: rows for k, rows in rows_by_epoch(shop).items() if k in before} == before
+
+
+def test_a_refresh_compacts_a_table_of_too_many_files(
+    shop: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.refresh()
+    monkeypatch.setattr("hybridview.operations.compaction.TOO_MANY", 1)
+    before = rows_by_epoch(shop)
+    shop.sql("INSERT INTO {t} VALUES (200, 1, 20)")
+    statements = record(shop.store, shop.spark)
+    assert shop.executed("incremental")["lines"] == "incremental"
+    assert sum(s.startswith("OPTIMIZE") for s in statements) == 1
+    assert shop.newest_commit("lines").operation == "OPTIMIZE"
+    assert shop.log("lines").size(shop.log("lines").latest()).files == 1
+    assert {k: rows for k, rows in rows_by_epoch(shop).items() if k in before} == before
+    assert {v.state for v in shop.store.status().views} == {"fresh"}
+    assert shop.store.refresh().epoch is None
+    shop.sql("DELETE FROM {t} WHERE id = 3")
+    assert shop.executed("incremental")["lines"] == "incremental"
+    shop.assert_exact()
 
 
 def test_changes_that_vacuum_removed_are_recomputed(shop: Warehouse) -> None:

@@ -213,3 +213,22 @@ def test_a_feed_can_be_joined(shop: Warehouse) -> None:
     session.register_feed("feed", f"{shop.root}/tables/u", 2, 2)
     joined = f"SELECT c._change_type, t.id FROM feed c JOIN {shop.named('t')} t ON c.g = t.g"
     assert session.run(f"{joined} WHERE t.id = 1") == [("insert", 1)]
+
+
+@pytest.mark.parametrize("feed", ["true", "false"])
+def test_deletion_vectors(shop: Warehouse, feed: str) -> None:
+    """A file may stay and lose rows: a commit then adds the file it removes."""
+    properties = f"'delta.enableDeletionVectors' = 'true', 'delta.enableChangeDataFeed' = '{feed}'"
+    shop.sql(f"ALTER TABLE {{t}} SET TBLPROPERTIES ({properties})")
+    shop.refresh()
+    shop.sql("DELETE FROM {t} WHERE id IN (3, 4)")
+    shop.sql("UPDATE {t} SET x = x + 1, g = 0 WHERE id = 5")
+    log = (shop.root / "tables" / "t" / "_delta_log").glob("*.json")
+    assert any('"deletionVector":{' in commit.read_text() for commit in log)
+    assert set(shop.executed("incremental").values()) <= {"incremental", "none"}
+    shop.assert_exact(*EXACT)
+    shop.sql("DELETE FROM {t} WHERE id = 6")
+    shop.sql("INSERT INTO {t} VALUES (99, 1, 0, 3, 0.5)")
+    assert set(shop.executed("hybrid").values()) <= {"incremental", "none", "snapshot"}
+    shop.assert_exact(*EXACT)
+    shop.assert_verified("totals", "floats")
