@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -30,24 +29,13 @@ class Answers:
     def __init__(self, *answers: list[tuple[Any, ...]] | Exception) -> None:
         self.answers = list(answers)
         self.statements: list[str] = []
-        self.kept: dict[str, str] = {"spark.sql.leafNodeDefaultParallelism": "7"}
 
     def run(self, sql: str) -> list[tuple[Any, ...]]:
-        assert self.kept["spark.sql.leafNodeDefaultParallelism"] == "1"
         self.statements.append(sql)
         answer = self.answers.pop(0)
         if isinstance(answer, Exception):
             raise answer
         return answer
-
-    def settings(self) -> dict[str, str]:
-        return dict(self.kept)
-
-    def set(self, settings: Mapping[str, str]) -> None:
-        self.kept.update(settings)
-
-    def unset(self, names: tuple[str, ...]) -> None:
-        raise AssertionError("it had a value before")
 
 
 def fetch(together: Together, session: Any, plan: ViewPlan) -> Any:
@@ -63,7 +51,6 @@ def test_one_statement_for_all_of_a_group() -> None:
     assert fetch(together, session, views[1]) == [], "nothing changed for it"
     assert len(session.statements) == 1
     assert session.statements[0].count("UNION ALL") == 2
-    assert session.kept["spark.sql.leafNodeDefaultParallelism"] == "7"
 
 
 def test_only_views_that_follow_from_small_changes() -> None:

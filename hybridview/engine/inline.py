@@ -6,13 +6,14 @@ fetch them once: then it is also known whether there is anything to write at all
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
 from hybridview.engine.session import Session, literal, quote
 
-MAX_ROWS = 2_000
-MAX_CHARACTERS = 1_000_000
+MAX_ROWS = 10_000
+MAX_CHARACTERS = 4_000_000
 
 _AS_TEXT = ("tinyint", "smallint", "int", "bigint", "float", "double", "boolean", "date", "string")
 
@@ -68,16 +69,19 @@ def is_small(rows: Sequence[tuple[Any, ...]]) -> bool:
 
 
 def as_relation(rows: Sequence[tuple[Any, ...]], columns: Sequence[tuple[str, str]]) -> str:
-    """Return a query of literal rows, if there are any, with the given column names and types."""
+    """Return a query of literal rows, if there are any, with the given column names and types.
+
+    They are one literal, in JSON: a parser that looks at each value takes seconds for thousands of
+    rows. And they lie in one partition, so that whatever is done to them alone needs no shuffle.
+    """
     if not rows:
         nulls = ", ".join(f"CAST(NULL AS {kind}) AS {quote(name)}" for name, kind in columns)
         return f"SELECT {nulls} WHERE FALSE"
-    names = [f"c{i}" for i in range(len(columns))]
-    values = ",\n".join(
-        "(" + ", ".join("NULL" if v is None else literal(v) for v in row) + ")" for row in rows
-    )
     decoded = ", ".join(
-        f"{_decode(alias, kind.lower())} AS {quote(name)}"
-        for alias, (name, kind) in zip(names, columns, strict=True)
+        f"{_decode(f'inlined[{place}]', kind.lower())} AS {quote(name)}"
+        for place, (name, kind) in enumerate(columns)
     )
-    return f"SELECT {decoded} FROM VALUES\n{values}\nAS inlined({', '.join(names)})"
+    text = literal(json.dumps([list(row) for row in rows], separators=(",", ":")))
+    # Else text that cannot be read would be no rows, without a word.
+    array = f"from_json({text}, 'array<array<string>>', map('mode', 'FAILFAST'))"
+    return f"SELECT /*+ COALESCE(1) */ {decoded} FROM (SELECT explode({array}) AS inlined)"

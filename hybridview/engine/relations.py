@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from hybridview.deltalog import DeltaLog
 from hybridview.engine.changes import Change, Changes
-from hybridview.engine.session import Session, quote, table_at, temp_view
+from hybridview.engine.session import Session, quote, table_at
 from hybridview.engine.values import USEFUL_SHARE, condition, share, together, unskipped
 from hybridview.filestats import Size, total
 from hybridview.plan.steps import Feed, NearRead, Pinned
@@ -29,7 +29,7 @@ class Relations:
 
     def _register(self, name: str, query: str) -> None:
         if self.known.get(name) != query:
-            self.session.run(temp_view(name, query))
+            self.session.register(name, query)
             self.known[name] = query
 
     def _at(self, source: Pinned) -> str:

@@ -27,6 +27,8 @@ OWN_SETTINGS = {
     # All of a result is fetched, or it is seen to be too large: in one job, not partition after
     # partition.
     "spark.sql.limit.initialNumPartitions": "1000",
+    # Literal rows are part of a plan, and nobody reads them in its description.
+    "spark.sql.maxPlanStringLength": "10000",
     # Delta refuses versions and changes older than a table's file retention even where VACUUM
     # never ran. Whether their files are still there is looked up before a refresh is planned.
     "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration": "false",
@@ -42,6 +44,8 @@ class Session(Protocol):
     def describe(self, query: str) -> list[tuple[str, str]]: ...
 
     def frame(self, query: str) -> Any: ...
+
+    def register(self, name: str, query: str) -> None: ...
 
     def set(self, settings: Mapping[str, str]) -> None: ...
 
@@ -110,6 +114,14 @@ class SparkPort:
     def frame(self, query: str) -> Any:
         """Return a query as a DataFrame, for the user."""
         return self.spark.sql(query)
+
+    def register(self, name: str, query: str) -> None:
+        """Make a query readable under a name, in this session.
+
+        Its plan is kept: a view made by a statement is parsed and resolved anew wherever it is
+        read.
+        """
+        self.spark.sql(query).createOrReplaceTempView(quote(name))
 
     def set(self, settings: Mapping[str, str]) -> None:
         for name, value in settings.items():

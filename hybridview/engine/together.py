@@ -24,9 +24,6 @@ MOST = 16
 FEW = 8
 """How often a view's change may read its sources: a larger one has a statement of its own."""
 
-# Literal rows then lie in one partition, and whatever is done to them needs no shuffle.
-ONE_PARTITION = {"spark.sql.leafNodeDefaultParallelism": "1"}
-
 Rows = list[tuple[Any, ...]]
 Columns = Sequence[tuple[str, str]]
 
@@ -89,8 +86,6 @@ def follows_from_changes(view: ViewPlan) -> bool:
 def _fetch(
     session: Session, views: Sequence[ViewPlan], columns: Callable[[ViewPlan], Columns]
 ) -> dict[str, Rows]:
-    before = session.settings()
-    session.set(ONE_PARTITION)
     try:
         queries = [_query(n, view, columns(view)) for n, view in enumerate(views)]
         wanted = [query for query in queries if query]
@@ -104,12 +99,6 @@ def _fetch(
             raise
         # One of them cannot be computed; each alone will tell which, and why.
         return {}
-    finally:
-        for name in ONE_PARTITION:
-            if name in before:
-                session.set({name: before[name]})
-            else:
-                session.unset((name,))
     if len(rows) > most:
         return {}
     found: dict[str, Rows] = {v.name: [] for v, q in zip(views, queries, strict=True) if q}

@@ -14,7 +14,7 @@ from hybridview.engine import inline, reading
 from hybridview.engine.faults import reach
 from hybridview.engine.reading import UNKNOWN
 from hybridview.engine.relations import Relations
-from hybridview.engine.session import Session, literal, quote, table_at, temp_view
+from hybridview.engine.session import Session, literal, quote, table_at
 from hybridview.engine.settled import Places, Settled
 from hybridview.engine.spark_errors import is_conflict, spark_errors
 from hybridview.engine.together import Together
@@ -139,7 +139,7 @@ class Writer:
         columns = self._columns(view, query)
         rows = inline.fetch(self.session, query, columns)
         if rows is not None:
-            self.session.run(temp_view(symbol, inline.as_relation(rows, columns)))
+            self.session.register(symbol, inline.as_relation(rows, columns))
         else:
             self._cache(symbol, query)
 
@@ -227,7 +227,7 @@ class Writer:
         if rows is not None:
             if rows:
                 relation = inline.as_relation(rows, columns)
-                self.session.run(temp_view(symbol, relation))
+                self.session.register(symbol, relation)
             weights = [int(row[weight]) for row in rows] if weight is not None else []
             total = sum(w for w in weights if w > 0)
             return _Change(len(rows), any(w < 0 for w in weights), total, columns, rows)

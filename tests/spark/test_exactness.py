@@ -252,7 +252,7 @@ LARGE = {
 
 @pytest.fixture(scope="module")
 def large(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
-    """A store whose table can have more than 2,000 changed rows, more than are sent as text."""
+    """A store whose table can have thousands of changed rows."""
     shop = Warehouse(tmp_path_factory.mktemp("large") / "store", spark)
     shop.table("t", "id INT, s STRING, x DECIMAL(10,2)", "SELECT id, 'a', id FROM range(2500)")
     shop.views(LARGE)
@@ -260,20 +260,28 @@ def large(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
     return shop
 
 
-def test_a_large_change(large: Warehouse, tmp_path: Path) -> None:
-    """Rows come and go in one change that is kept in memory."""
+@pytest.mark.parametrize("kept", [0, 3], ids=["inline", "cached"])
+def test_a_large_change(
+    large: Warehouse, tmp_path: Path, kept: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Thousands of rows come and go in one change, as literals or kept in memory."""
+    monkeypatch.setattr(inline, "MAX_ROWS", 2_000 if kept else inline.MAX_ROWS)
     shop = large.copy(tmp_path / "store")
     sent = record(shop.store, shop.spark)
     shop.sql("DELETE FROM {t} WHERE id % 2 = 0")
     shop.sql("INSERT INTO {t} SELECT id, 'it''s', id / 4 FROM range(1000, 3500)")
     states = shop.refresh("incremental")
     assert {s.executed for s in states.values()} == {"incremental"}, states
-    assert sum(s.startswith("CACHE TABLE") for s in sent) == 3, "of the table, and of two views"
+    cached = sum(s.startswith("CACHE TABLE") for s in sent)
+    assert cached == kept, "of the table, and of two views"
     assert states["copies"].rows == {"inserted": 2500, "updated": 0, "deleted": 1250}
     shop.assert_exact()
 
 
-def test_large_changes_one_after_the_other(large: Warehouse, tmp_path: Path) -> None:
+def test_large_changes_one_after_the_other(
+    large: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inline, "MAX_ROWS", 2_000)
     shop = large.copy(tmp_path / "store")
     shop.sql("INSERT INTO {t} VALUES (1, 'few', 1)")
     shop.refresh("incremental")

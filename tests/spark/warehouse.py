@@ -13,7 +13,7 @@ from typing import Any
 from hybridview import Store
 from hybridview.catalog import ViewState
 from hybridview.deltalog import Commit, FolderLog
-from hybridview.engine.session import OWN_SETTINGS, Session, SparkPort
+from hybridview.engine.session import OWN_SETTINGS, Session, SparkPort, temp_view
 
 FEED = "USING delta TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')"
 
@@ -119,6 +119,10 @@ class RecordingPort(SparkPort):
     def run(self, sql: str) -> list[tuple[Any, ...]]:
         self.statements.append(sql)
         return super().run(sql)
+
+    def register(self, name: str, query: str) -> None:
+        self.statements.append(temp_view(name, query))
+        super().register(name, query)
 
     def writer(self) -> Session:
         port = RecordingPort(self.spark.newSession(), self.statements)
