@@ -21,6 +21,7 @@ from hybridview.schema import TableSchema
 from hybridview.sql.closed_calls import with_closed_calls
 from hybridview.sql.closed_windows import ALL_ROWS, with_closed_frames
 from hybridview.sql.frames import needs_frame
+from hybridview.sql.lateral_on import with_lateral_conditions
 from hybridview.sql.named_windows import with_written_windows
 from hybridview.sql.parse import DIALECT, parse_text
 from hybridview.sql.resolve import UnknownTable, resolve
@@ -40,6 +41,7 @@ def canonical(query: str, width: int, schemas: Mapping[str, TableSchema]) -> str
 
     `width` is the number of its columns, `schemas` are those of the tables it reads.
     """
+    query = with_lateral_conditions(query)
     query = with_closed_frames(with_written_windows(with_closed_calls(query)))
     edits = [edit for region in _regions(query) for edit in _close_limit(query, region, width)]
     query = _edited(query, edits)

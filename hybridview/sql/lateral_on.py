@@ -1,0 +1,66 @@
+"""LEFT JOIN LATERAL f(x) e -> the same with ON TRUE: Spark 4.2 loses rows without it.
+
+Where a generator gives nothing for a row, LEFT JOIN keeps the row. Without a condition Spark takes
+the join for an inner one, and the row is gone; with ON TRUE it is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlglot.dialects.dialect import Dialect
+from sqlglot.errors import TokenError
+from sqlglot.tokenizer_core import Token, TokenType
+
+from hybridview.sql.parse import DIALECT
+
+_NAMES = (TokenType.VAR, TokenType.IDENTIFIER)
+_CONDITIONS = (TokenType.ON, TokenType.USING)
+
+
+def with_lateral_conditions(query: str) -> str:
+    """Return a query's text where each LEFT JOIN LATERAL of a function has a condition."""
+    try:
+        tokens = Dialect.get_or_raise(DIALECT).tokenize(query)
+    except TokenError:
+        return query
+    kinds = [token.token_type for token in tokens]
+    places = [place for i in range(len(tokens)) if (place := _end_of_function(tokens, kinds, i))]
+    for place in reversed(places):
+        query = f"{query[:place]} ON TRUE{query[place:]}"
+    return query
+
+
+def _end_of_function(tokens: Sequence[Token], kinds: Sequence[TokenType], at: int) -> int:
+    """Return where a join without a condition ends that begins at a token; 0 if there is none."""
+    if kinds[at] is not TokenType.LEFT:
+        return 0
+    at += 2 if kinds[at + 1 : at + 2] == [TokenType.OUTER] else 1
+    if kinds[at : at + 2] != [TokenType.JOIN, TokenType.LATERAL]:
+        return 0
+    at += 2
+    if kinds[at : at + 1] == [TokenType.L_PAREN]:
+        return 0  # a subquery is joined rightly
+    while at < len(kinds) and kinds[at] is not TokenType.L_PAREN:
+        at += 1
+    at = _behind(kinds, at)
+    if kinds[at : at + 1] == [TokenType.ALIAS]:
+        at += 2
+    elif at < len(kinds) and kinds[at] in _NAMES:
+        at += 1
+    if kinds[at : at + 1] == [TokenType.L_PAREN]:
+        at = _behind(kinds, at)
+    if at < len(kinds) and kinds[at] in _CONDITIONS:
+        return 0
+    return tokens[at - 1].end + 1 if at <= len(tokens) else 0
+
+
+def _behind(kinds: Sequence[TokenType], at: int) -> int:
+    """Return the place behind a pair of parentheses that opens at a token."""
+    depth = 0
+    while at < len(kinds):
+        depth += (kinds[at] is TokenType.L_PAREN) - (kinds[at] is TokenType.R_PAREN)
+        at += 1
+        if not depth:
+            break
+    return at
