@@ -10,7 +10,7 @@ from hybridview.sql.lateral_on import with_lateral_conditions
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        ("o LEFT JOIN LATERAL explode(xs) AS e(x)", "o LEFT JOIN LATERAL explode(xs) AS e(x) ON TRUE"),
+        ("o LEFT JOIN LATERAL inline(x) AS e(y)", "o LEFT JOIN LATERAL inline(x) AS e(y) ON TRUE"),
         ("o LEFT JOIN LATERAL explode(xs)", "o LEFT JOIN LATERAL explode(xs) ON TRUE"),
         (
             "o left outer join lateral posexplode(split(w, '(')) e -- done\nWHERE x > 1",
