@@ -77,6 +77,7 @@ def read_for(states: Iterable[ViewState], view: str) -> Counter[str]:
     return total
 
 
+@pytest.mark.timeout(3600)
 def test_every_query_is_incremental_and_right(tmp_path: Path, spark: Any) -> None:
     stream = Stream(make(tmp_path / "data", 0.01), share=1000)
     root = tmp_path / "store"
