@@ -15,7 +15,7 @@ import pytest
 from deltalake import write_deltalake
 
 from hybridview.catalog import RefreshRecord
-from hybridview.engine.session import LITERALS, OWN_SETTINGS
+from hybridview.engine.session import LITERALS, OWN_SETTINGS, temp_view
 from hybridview.errors import (
     EpochGoneError,
     HybridviewError,
@@ -47,6 +47,9 @@ class Port:
         self.on_run(sql)
         self.statements.append(sql)
         return []
+
+    def register(self, name: str, query: str) -> None:
+        self.run(temp_view(name, query))
 
     def describe(self, query: str) -> list[tuple[str, str]]:
         self.statements.append(f"DESCRIBE QUERY {query}")
