@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from hybridview.sql.canonical import canonical
 from hybridview.sql.lateral_on import with_lateral_conditions
 
 
@@ -11,6 +12,8 @@ from hybridview.sql.lateral_on import with_lateral_conditions
     ("before", "after"),
     [
         ("o LEFT JOIN LATERAL inline(x) AS e(y)", "o LEFT JOIN LATERAL inline(x) AS e(y) ON TRUE"),
+        ("o LEFT JOIN LATERAL explode(xs) row", "o LEFT JOIN LATERAL explode(xs) row ON TRUE"),
+        ("o LEFT JOIN LATERAL inline(d) date(x)", "o LEFT JOIN LATERAL inline(d) date(x) ON TRUE"),
         ("o LEFT JOIN LATERAL explode(xs)", "o LEFT JOIN LATERAL explode(xs) ON TRUE"),
         (
             "o left outer join lateral posexplode(split(w, '(')) e -- done\nWHERE x > 1",
@@ -42,3 +45,8 @@ def test_a_condition_is_added(before: str, after: str) -> None:
 )
 def test_all_else_stays_as_it_is(query: str) -> None:
     assert with_lateral_conditions(query) == query
+
+
+def test_a_views_text_is_closed_by_it() -> None:
+    query = "SELECT e.x FROM o LEFT JOIN LATERAL explode(o.xs) AS e(x)"
+    assert canonical(query, 1, {}) == f"{query} ON TRUE"

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from hybridview import Store, redact
 from hybridview.catalog import RefreshRecord, ViewState
 from hybridview.cli import output, render
-from hybridview.engine.spark_errors import as_query_error, as_refresh_error
+from hybridview.engine.spark_errors import as_query_error, as_refresh_error, spark_errors
 from hybridview.errors import UsageError
 from hybridview.operations.context import Context
 from hybridview.operations.status import StoreStatus, TableStatus
@@ -217,3 +217,9 @@ def test_rows_and_definitions_are_printed_as_they_are() -> None:
         return 0
 
     assert run_body(body).output == "password=x\n"
+
+
+def test_a_spark_that_ended_is_told_as_such() -> None:
+    found = as_refresh_error("v", ConnectionRefusedError(111, "Connection refused"))
+    assert "Spark has ended" in str(found)
+    assert ConnectionError in spark_errors()

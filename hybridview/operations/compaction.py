@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -32,11 +32,13 @@ def compaction(path: Path, many: int | None = None) -> str:
     return f"{len(files):,} files of {spoken_size(sum(files) / len(files))} on average"
 
 
-def compact_one(context: Context, catalog: Catalog, written: Iterable[str]) -> str:
+def compact_one(context: Context, catalog: Catalog, written: Sequence[str]) -> str:
     """Compact one of the tables that a refresh wrote, if it has too many files; return its name.
 
     One at a time, so that no refresh pays for many. A refresh is no worse if it does not work.
     """
+    if not written:
+        return ""  # and Spark need not even be imported
     with suppress(*spark_errors(), DeltaError, OSError):
         for name in written:
             path = context.path(catalog, name)

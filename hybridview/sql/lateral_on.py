@@ -14,8 +14,18 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from hybridview.sql.parse import DIALECT
 
-_NAMES = (TokenType.VAR, TokenType.IDENTIFIER)
 _CONDITIONS = (TokenType.ON, TokenType.USING)
+_AFTER = {
+    *_CONDITIONS,
+    *(TokenType.COMMA, TokenType.R_PAREN, TokenType.SEMICOLON, TokenType.LATERAL),
+    *(TokenType.JOIN, TokenType.INNER, TokenType.CROSS, TokenType.NATURAL, TokenType.LEFT),
+    *(TokenType.RIGHT, TokenType.FULL, TokenType.SEMI, TokenType.ANTI),
+    *(TokenType.WHERE, TokenType.GROUP_BY, TokenType.HAVING, TokenType.QUALIFY, TokenType.WINDOW),
+    *(TokenType.ORDER_BY, TokenType.SORT_BY, TokenType.CLUSTER_BY, TokenType.DISTRIBUTE_BY),
+    *(TokenType.LIMIT, TokenType.OFFSET, TokenType.UNION, TokenType.EXCEPT, TokenType.INTERSECT),
+    *(TokenType.PIVOT, TokenType.UNPIVOT),
+}
+"""What may follow a joined function; any other word is its alias, be it a keyword elsewhere."""
 
 
 def with_lateral_conditions(query: str) -> str:
@@ -46,7 +56,7 @@ def _end_of_function(tokens: Sequence[Token], kinds: Sequence[TokenType], at: in
     at = _behind(kinds, at)
     if kinds[at : at + 1] == [TokenType.ALIAS]:
         at += 2
-    elif at < len(kinds) and kinds[at] in _NAMES:
+    elif at < len(kinds) and kinds[at] not in _AFTER:
         at += 1
     if kinds[at : at + 1] == [TokenType.L_PAREN]:
         at = _behind(kinds, at)

@@ -80,7 +80,7 @@ def one_order(rows: dict[str, Rows]) -> dict[str, Rows]:
 
 
 def one_part(rows: dict[str, Rows]) -> dict[str, Rows]:
-    """Return a part nobody ordered lately, and one of its suppliers' offers."""
+    """Return the first part, and one of its suppliers' offers."""
     part = min(rows["part"])
     offers = [row for row in rows["partsupp"] if row[0] == part[0]]
     return {"part": [part], "partsupp": offers[:1]}
