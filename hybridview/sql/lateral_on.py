@@ -12,6 +12,7 @@ from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
+from hybridview.sql.brackets import closing
 from hybridview.sql.parse import DIALECT
 
 _CONDITIONS = (TokenType.ON, TokenType.USING)
@@ -41,7 +42,7 @@ def with_lateral_conditions(query: str) -> str:
     return query
 
 
-def _end_of_function(tokens: Sequence[Token], kinds: Sequence[TokenType], at: int) -> int:
+def _end_of_function(tokens: list[Token], kinds: Sequence[TokenType], at: int) -> int:
     """Return where a join without a condition ends that begins at a token; 0 if there is none."""
     if kinds[at] is not TokenType.LEFT:
         return 0
@@ -53,24 +54,19 @@ def _end_of_function(tokens: Sequence[Token], kinds: Sequence[TokenType], at: in
         return 0  # a subquery is joined rightly
     while at < len(kinds) and kinds[at] is not TokenType.L_PAREN:
         at += 1
-    at = _behind(kinds, at)
+    at = _behind(tokens, at)
     if kinds[at : at + 1] == [TokenType.ALIAS]:
         at += 2
     elif at < len(kinds) and kinds[at] not in _AFTER:
         at += 1
     if kinds[at : at + 1] == [TokenType.L_PAREN]:
-        at = _behind(kinds, at)
+        at = _behind(tokens, at)
     if at < len(kinds) and kinds[at] in _CONDITIONS:
         return 0
     return tokens[at - 1].end + 1 if at <= len(tokens) else 0
 
 
-def _behind(kinds: Sequence[TokenType], at: int) -> int:
-    """Return the place behind a pair of parentheses that opens at a token."""
-    depth = 0
-    while at < len(kinds):
-        depth += (kinds[at] is TokenType.L_PAREN) - (kinds[at] is TokenType.R_PAREN)
-        at += 1
-        if not depth:
-            break
-    return at
+def _behind(tokens: list[Token], opening: int) -> int:
+    """Return the place behind a pair of parentheses; the end if it does not close."""
+    end = closing(tokens, opening)
+    return len(tokens) if end is None else end + 1
