@@ -21,7 +21,6 @@ def advice(plan: Plan, types: Types, parts: tuple[Part, ...]) -> tuple[str, ...]
         dict.fromkeys(
             (
                 *_floats(plan, types),
-                *_wide(plan, types),
                 *_groups(plan, types),
                 *_copies(plan, parts),
             )
@@ -43,23 +42,6 @@ def _floats(plan: Plan, types: Types) -> Iterator[str]:
                     f"{call}(CAST({sql} AS DECIMAL(18,6))) could be added up; a floating point "
                     "sum is computed anew for every group that loses a row"
                 )
-
-
-def _wide(plan: Plan, types: Types) -> Iterator[str]:
-    """Sums of decimals that are too wide to be taken back; products of prices often are."""
-    aggregate = shape(plan).aggregate
-    for measure in aggregate.measures if aggregate is not None else ():
-        argument = argument_of(measure.expr)
-        if argument is None or not isinstance(measure.expr, exp.Sum):
-            continue
-        kind = types.get(argument.sql(dialect="spark"), "")
-        found = exact.decimal(kind)
-        narrow = f"DECIMAL({exact.NEGATABLE_DIGITS},{found.scale})" if found is not None else ""
-        if found and exact.sum_type(kind) is None and exact.sum_type(narrow) is not None:
-            yield (
-                f"sum(CAST({_shown(argument)} AS {narrow})) could be added up, if all values fit "
-                f"that type; {kind.upper()} is too wide"
-            )
 
 
 def _groups(plan: Plan, types: Types) -> Iterator[str]:

@@ -1,9 +1,8 @@
 """Arithmetic on stored partial sums that gives the digits Spark's own aggregate gives.
 
 Spark widens a decimal sum to at most 38 digits, and then `+` takes a digit from the fraction to
-make room for a carry: DECIMAL(38,18) + DECIMAL(38,18) is DECIMAL(38,17). The expressions here add
-and divide without losing that digit. Sums of wider decimals than can be negated are not added up:
-their groups are re-evaluated.
+make room for a carry: DECIMAL(38,18) + DECIMAL(38,18) is DECIMAL(38,17). The expressions here add,
+negate and divide without losing that digit.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ def sum_type(argument: str) -> str | None:
     if is_float(argument):
         return "double"
     found = decimal(argument)
-    if found is None or found.precision > NEGATABLE_DIGITS or found.scale > MAX_DIGITS - 8:
+    if found is None or found.scale > MAX_DIGITS - 8:
         return None
     return f"decimal({min(MAX_DIGITS, found.precision + 10)},{found.scale})"
 
@@ -67,25 +66,46 @@ def add(left: str, right: str, type_name: str) -> str:
     return _add_widest(left, right, found.scale)
 
 
+def negate(value: str, type_name: str) -> str:
+    """Return SQL for `-value`, of a decimal type that has room for it.
+
+    0 - x of DECIMAL(37, s) is DECIMAL(38, s), exactly, where -x would round to 34 digits.
+    """
+    found = decimal(type_name)
+    if found is None or found.precision <= NEGATABLE_DIGITS:
+        return f"-{value}"
+    narrow = f"DECIMAL({MAX_DIGITS - 1},{found.scale})"
+    if found.precision < MAX_DIGITS:
+        return f"CAST(0 AS {narrow}) - CAST({value} AS {narrow})"
+    # A NULL is not beyond the bounds, and stays NULL.
+    return (
+        f"CASE WHEN NOT ({_fits(value, found.scale)}) THEN {_refusal(found.scale)} "
+        f"ELSE CAST(0 AS {narrow}) - CAST({value} AS {narrow}) END"
+    )
+
+
 def _add_widest(left: str, right: str, scale: int) -> str:
     """Add two values of DECIMAL(38, scale).
 
     Values below 10^(37-scale) fit DECIMAL(37, scale), whose sum is DECIMAL(38, scale), exactly. The
     few beyond stop the refresh: no addition in Spark has room for both their ends.
     """
-    bound = "1" + "0" * (MAX_DIGITS - 1 - scale)
     narrow = f"DECIMAL({MAX_DIGITS - 1},{scale})"
-
-    def fits(value: str) -> str:
-        # Not abs(): it rounds to 34 digits.
-        return f"{value} BETWEEN -{bound} + 1 AND {bound} - 1"
-
-    small = f"{fits(left)} AND {fits(right)}"
-    refusal = f"CAST(raise_error('{TOO_LARGE}') AS DECIMAL({MAX_DIGITS},{scale}))"
     return (
-        f"CASE WHEN {small} THEN CAST({left} AS {narrow}) + CAST({right} AS {narrow}) "
-        f"ELSE {refusal} END"
+        f"CASE WHEN {_fits(left, scale)} AND {_fits(right, scale)} "
+        f"THEN CAST({left} AS {narrow}) + CAST({right} AS {narrow}) ELSE {_refusal(scale)} END"
     )
+
+
+def _fits(value: str, scale: int) -> str:
+    """Return SQL that says whether a value of DECIMAL(38, scale) fits DECIMAL(37, scale)."""
+    bound = "1" + "0" * (MAX_DIGITS - 1 - scale)
+    # Not abs(): it rounds to 34 digits.
+    return f"{value} BETWEEN -{bound} + 1 AND {bound} - 1"
+
+
+def _refusal(scale: int) -> str:
+    return f"CAST(raise_error('{TOO_LARGE}') AS DECIMAL({MAX_DIGITS},{scale}))"
 
 
 def averageable(argument: str) -> bool:

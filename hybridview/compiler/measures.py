@@ -107,7 +107,8 @@ class Part:
                 sql = f"sum(CASE WHEN {text} IS NOT NULL THEN {w} ELSE 0 END)"
             case Kind.SUM:
                 value = self._cast(text, negatable=True)
-                sql = f"sum(CASE WHEN {w} > 0 THEN {value} ELSE -{value} END)"
+                minus = exact.negate(value, self.argument_type)
+                sql = f"sum(CASE WHEN {w} > 0 THEN {value} ELSE {minus} END)"
             case _:
                 sql = f"{self.kind.value}(CASE WHEN {w} > 0 THEN {text} END)"
         return exp.maybe_parse(sql, dialect="spark")

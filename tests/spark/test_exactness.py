@@ -49,23 +49,23 @@ COLUMNS = {
 }
 
 TINY = "0.000000000000000001"
-TOP = "40000000000000000000.000000000000000003"
-"""In the top decade of DECIMAL(38,18): 20 digits before the point."""
+TOP = "4000000000000000000.000000000000000003"
+"""37 digits in DECIMAL(38,18): 19 before the point."""
 
 LOADED = [
-    (1, 1, TOP, "123456789012345678.0123456789", "9" * 37, "5", "0.5", "0.05", "0.333", "1.0001",
+    (1, 1, TOP, "123456789012345678.0123456789", "9" * 36, "5", "0.5", "0.05", "0.333", "1.0001",
      2147483647, 32767, 9223372036854775807, 1, "0.1", "0.1"),
     (2, 1, TINY, "0.0000000001", "1", "2", "0.4", "0.01", "0.333", "2.0002",
      2147483647, 32767, 9223372036854775806, 2, "1e10", "1e10"),
-    (3, 2, f"-{TOP}", "-123456789012345678.9876543211", f"-{'9' * 37}", "-5", "-0.5", "-0.05",
+    (3, 2, f"-{TOP}", "-123456789012345678.9876543211", f"-{'9' * 36}", "-5", "-0.5", "-0.05",
      "-0.333", "-1.0001", -2147483648, -32768, -9223372036854775808, -3, "-0.1", "-0.1"),
     (4, 3, None, None, None, None, None, None, None, None, None, None, None, None, None, None),
     (5, 4, TINY, "0.1", "1", "1", "0.1", "0.01", "0.001", "0.0001", 1, 1, 1, 1, "NaN", "NaN"),
     (6, 4, TINY, "0.2", "1", "1", "0.1", "0.01", "0.001", "0.0001", 1, 1, 1, 1, "1", "1"),
 ]  # fmt: skip
 INSERTED = [
-    (11, 1, "39999999999999999999.999999999999999999", "876543210987654321.9876543210",
-     f"1{'0' * 37}", "7", "0.3", "0.01", "0.001", "7.7777", -2147483648, -32768,
+    (11, 1, "3999999999999999999.999999999999999999", "876543210987654321.9876543210",
+     f"1{'0' * 36}", "7", "0.3", "0.01", "0.001", "7.7777", -2147483648, -32768,
      9223372036854775807, 9, "0.2", "0.2"),
     (12, 2, f"-{TINY}", "-0.0000000001", "-1", "1", "0.1", "0.02", "0.001", "0.0001",
      -2147483648, -32768, -9223372036854775808, -4, "-0.2", "-0.2"),
@@ -110,7 +110,7 @@ def test_numbers(spark: Any, tmp_path: Path) -> None:
     states = shop.refresh("incremental")
     assert {n: (s.executed, s.method) for n, s in states.items()} == {
         "sums": ("incremental", "add"),
-        "wide_sums": ("incremental", "replace"),
+        "wide_sums": ("incremental", "add"),
         "means": ("incremental", "add"),
         "means_by_key": ("incremental", "replace"),
         "floats": ("incremental", "add"),
@@ -119,8 +119,8 @@ def test_numbers(spark: Any, tmp_path: Path) -> None:
     shop.assert_exact(*EXACT)
     shop.assert_verified("floats")
     top = {row.g: row.d18 for row in shop.store.read("wide_sums").collect()}
-    assert top[1] == Decimal("80000000000000000000.000000000000000003")
-    assert str(top[2]) == "-40000000000000000000.000000000000000004"
+    assert top[1] == Decimal("8000000000000000000.000000000000000003")
+    assert str(top[2]) == "-4000000000000000000.000000000000000004"
 
     shop.sql("DELETE FROM {numbers} WHERE id IN (1, 3, 5, 13, 14)")
     shop.sql(
@@ -130,7 +130,8 @@ def test_numbers(spark: Any, tmp_path: Path) -> None:
     states = shop.refresh("incremental")
     assert states["floats"].method == "replace"
     assert "rows may have gone" in states["floats"].reason
-    added = {n: (states[n].method, states[n].error) for n in ("sums", "means", "grand")}
+    adding = ("sums", "wide_sums", "means", "grand")
+    added = {n: (states[n].method, states[n].error) for n in adding}
     assert added == dict.fromkeys(added, ("add", ""))
     shop.assert_exact(*EXACT)
     shop.assert_verified("floats")
@@ -388,13 +389,23 @@ def test_decimals_without_ansi(spark: Any, tmp_path: Path) -> None:
     shop.assert_verified()
 
 
-def test_a_sum_that_cannot_be_added_to_is_recomputed(spark: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("kind", "value", "rows", "change"),
+    [
+        ("DECIMAL(34,0)", "9" * 34, 1100, "INSERT INTO {t} VALUES (1, 7)"),
+        # 38 digits: 20 before the point
+        ("DECIMAL(38,18)", f"1{TOP}", 1, "DELETE FROM {t}"),
+    ],
+)
+def test_a_sum_that_cannot_be_added_to_is_recomputed(
+    spark: Any, tmp_path: Path, kind: str, value: str, rows: int, change: str
+) -> None:
     """Hybrid gets out of it by itself; incremental was asked for, and says what to do."""
     shop = Warehouse(tmp_path / "store", spark)
-    shop.table("t", "g INT, x DECIMAL(34,0)", f"SELECT 1, {'9' * 34} FROM range(1100)")
+    shop.table("t", f"g INT, x {kind}", f"SELECT 1, CAST('{value}' AS {kind}) FROM range({rows})")
     shop.views({"sums": "SELECT g, sum(x) AS x FROM t GROUP BY g"})
     shop.refresh()
-    shop.sql("INSERT INTO {t} VALUES (1, 7)")
+    shop.sql(change)
     state = shop.refresh("incremental")["sums"]
     assert state.executed == "failed"
     assert "hybridview refresh sums --strategy snapshot" in state.error
@@ -413,7 +424,7 @@ SCALES = (0, 1, 2, 3, 10, 18, 29, 30)
 
 
 def test_exact_addition(spark: Any) -> None:
-    """Sums at 38 digits, for random pairs of every size, are those of Python's decimals."""
+    """Sums and negatives at 38 digits, for random numbers, are those of Python's decimals."""
     dice = random.Random(7)
     queries, expected = [], []
     with decimal.localcontext(decimal.Context(prec=100)):
@@ -422,14 +433,15 @@ def test_exact_addition(spark: Any) -> None:
             pairs = [_pair(dice, scale) for _ in range(60)]
             values = ", ".join(f"({i}, '{a:f}', '{b:f}')" for i, (a, b) in enumerate(pairs))
             queries.append(
-                f"SELECT {scale} AS scale, i, CAST({exact.add('a', 'b', kind)} AS STRING) AS total "
+                f"SELECT {scale} AS scale, i, CAST({exact.add('a', 'b', kind)} AS STRING) AS total,"
+                f" CAST({exact.negate('a', kind)} AS STRING) AS minus "
                 f"FROM (SELECT i, CAST(a AS {kind}) AS a, CAST(b AS {kind}) AS b "
                 f"FROM VALUES {values} AS v(i, a, b))"
             )
-            expected += [(scale, i, a + b) for i, (a, b) in enumerate(pairs)]
+            expected += [(scale, i, a + b, -a) for i, (a, b) in enumerate(pairs)]
         found = spark.sql(" UNION ALL ".join(queries)).collect()
-        sums = {(r.scale, r.i): Decimal(r.total) for r in found}
-        wrong = [(s, i, t, sums[s, i]) for s, i, t in expected if sums[s, i] != t]
+        sums = {(r.scale, r.i): (Decimal(r.total), Decimal(r.minus)) for r in found}
+        wrong = [case for case in expected if sums[case[:2]] != case[2:]]
     assert wrong == []
 
 
@@ -447,12 +459,20 @@ def _pair(dice: random.Random, scale: int) -> tuple[Decimal, Decimal]:
 
 def test_sums_that_cannot_be_added_to(spark: Any) -> None:
     """They stop the refresh, and types that always could are not added up at all."""
-    values = f"SELECT CAST('{'9' * 38}' AS DECIMAL(38,0)) AS a, CAST(1 AS DECIMAL(38,0)) AS b"
+    nines = "9" * 37 + ".9"
+    values = f"SELECT CAST('{nines}' AS DECIMAL(38,1)) AS a, CAST(1 AS DECIMAL(38,1)) AS b"
     with pytest.raises(Exception, match=exact.TOO_LARGE):
-        spark.sql(f"SELECT {exact.add('b', 'a', 'decimal(38,0)')} FROM ({values})").collect()
-    added = ("decimal(34,0)", "decimal(28,10)", "decimal(30,30)", "bigint")
+        spark.sql(f"SELECT {exact.add('b', 'a', 'decimal(38,1)')} FROM ({values})").collect()
+    (row,) = spark.sql(
+        f"SELECT {exact.negate('b', 'decimal(38,1)')} AS x FROM "
+        "(SELECT CAST(NULL AS DECIMAL(38,1)) AS b)"
+    ).collect()
+    assert row.x is None
+    with pytest.raises(Exception, match=exact.TOO_LARGE):
+        spark.sql(f"SELECT {exact.negate('a', 'decimal(38,1)')} FROM ({values})").collect()
+    added = ("decimal(34,0)", "decimal(28,10)", "decimal(30,30)", "decimal(38,18)", "bigint")
     assert all(exact.sum_type(kind) is not None for kind in added)
-    not_added = ("decimal(35,0)", "decimal(38,18)", "decimal(34,31)", "decimal(38,38)", "string")
+    not_added = ("decimal(34,31)", "decimal(38,38)", "string")
     assert all(exact.sum_type(kind) is None for kind in not_added)
 
 
