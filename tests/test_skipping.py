@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import date, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -17,9 +18,12 @@ from hypothesis import strategies as st
 from hybridview.compiler import statements
 from hybridview.compiler.layout import Layout, LayoutKind
 from hybridview.deltalog import FolderLog
+from hybridview.engine.session import OWN_SETTINGS
 from hybridview.engine.values import (
+    LISTED_TOGETHER,
     MOST_SPANS,
     MOST_VALUES,
+    PAGE_ROWS,
     Values,
     condition,
     of_runs,
@@ -89,6 +93,30 @@ def test_a_long_list_becomes_spans() -> None:
     found = of_texts("int", [str(n) for n in range(MOST_VALUES + 1)])
     assert found is not None and found.listed is None
     assert " IN " not in condition("k", found)
+
+
+def test_lists_are_short_enough_for_parquet() -> None:
+    found = of_texts("int", [str(n) for n in range(0, 7 * MOST_VALUES, 7)])
+    assert found is not None and found.listed is not None
+    where = condition("k", found)
+    lists = re.findall(r" IN \(([^()]*)\)", where)
+    assert [text.count(",") + 1 for text in lists] == [LISTED_TOGETHER] * (
+        MOST_VALUES // LISTED_TOGETHER
+    )
+    assert OWN_SETTINGS["spark.sql.parquet.pushdown.inFilterThreshold"] == str(LISTED_TOGETHER)
+    assert holds(where, "int", 7 * MOST_VALUES - 7) and not holds(where, "int", 8)
+
+
+def test_listed_values_are_in_few_pages_of_a_file() -> None:
+    """A large file of which every part has a value is read in part."""
+    files = [FileBounds(50 * PAGE_ROWS, n * 1000, n * 1000 + 999, 0) for n in range(4)]
+    few = of_texts("bigint", [str(n) for n in range(50, 4000, 100)])
+    runs = of_runs("bigint", [("50", "3950")], False)
+    with_null = of_texts("bigint", [None, *(str(n) for n in range(50, 4000, 100))])
+    assert few is not None and runs is not None and with_null is not None
+    assert share(few, files) == 10 / 50
+    assert share(runs, files) == 1.0
+    assert share(with_null, files) == 1.0, "NULLs may lie in any page"
 
 
 def test_no_value_lets_nothing_through() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from hybridview.deltalog import DeltaLog
 from hybridview.engine.changes import Change, Changes
 from hybridview.engine.session import Session, quote, table_at
-from hybridview.engine.values import USEFUL_SHARE, condition, share, together, unskipped
+from hybridview.engine.values import USEFUL_SHARE, Values, condition, share, together, unskipped
 from hybridview.filestats import Size, total
 from hybridview.plan.steps import Feed, NearRead, Pinned
 
@@ -25,7 +25,9 @@ class Relations:
         self.of_source: dict[str, Change] = {}
         """The change of each source, by its name, that is registered now."""
         self.near_sizes: dict[str, Size] = {}
-        """What is left to read of a source near some changes, by symbol."""
+        """The files that are left to read of a source near some changes, by symbol."""
+        self.near_bytes: dict[str, float] = {}
+        """And about how many of their bytes."""
 
     def _register(self, name: str, query: str) -> None:
         if self.known.get(name) != query:
@@ -61,30 +63,29 @@ class Relations:
         return change.rows
 
     def near(self, read: NearRead, source: Pinned, log: DeltaLog) -> None:
-        """Make a relation of the rows of a source near some changes, where files can be skipped."""
+        """Make a relation of the rows of a source near some changes, where rows can be skipped."""
         assert source.version is not None
-        where, size = self._where(read, log, source.version)
+        values, whole = self._values(read), log.size(source.version)
+        where, size, left = "", whole, 1.0
+        if values is not None:
+            files = log.bounds(source.version, read.column)
+            if files is None:
+                where = f" WHERE {condition(read.column, values)}"
+            elif (found := share(values, files)) <= USEFUL_SHARE:
+                where = f" WHERE {condition(read.column, values)}"
+                size, left = total(unskipped(values, files)), found
         self._register(read.symbol, self._at(source) + where)
         self.near_sizes[read.symbol] = size
+        self.near_bytes[read.symbol] = whole.bytes * left
 
-    def _where(self, read: NearRead, log: DeltaLog, version: int) -> tuple[str, Size]:
-        """Return the condition of a reading near changes, and how much it leaves to be read.
-
-        The condition is empty if it would skip little.
-        """
+    def _values(self, read: NearRead) -> Values | None:
+        """Return the values that a column of some changes has; None if they are not known."""
         changes = [(self.of_source.get(table.lower()), column) for table, column in read.found_in]
         found = [
             self.shared.values(self.session, change, column) if change is not None else None
             for change, column in changes
         ]
-        values = together([v for v in found if v is not None]) if None not in found else None
-        files = log.bounds(version, read.column)
-        if values is None or files is None:
-            where = f" WHERE {condition(read.column, values)}" if values is not None else ""
-            return where, log.size(version)
-        if share(values, files) > USEFUL_SHARE:
-            return "", total(files)
-        return f" WHERE {condition(read.column, values)}", total(unskipped(values, files))
+        return together([v for v in found if v is not None]) if None not in found else None
 
 
 def _listed(names: Sequence[str]) -> str:

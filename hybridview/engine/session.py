@@ -29,6 +29,8 @@ OWN_SETTINGS = {
     "spark.sql.limit.initialNumPartitions": "1000",
     # Literal rows are part of a plan, and nobody reads them in its description.
     "spark.sql.maxPlanStringLength": "10000",
+    # Parquet skips pages by the values of lists that are no longer than this; see engine/values.py.
+    "spark.sql.parquet.pushdown.inFilterThreshold": "200",
     # Delta refuses versions and changes older than a table's file retention even where VACUUM
     # never ran. Whether their files are still there is looked up before a refresh is planned.
     "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration": "false",

@@ -2,11 +2,13 @@
 
 The condition holds for every row with one of the values, NULL included; it may hold for others.
 A list of many values is no help to Delta Lake, which looks at its smallest and its largest alone:
-so values are covered by spans, with the widest gaps between them left out.
+so values are covered by spans, with the widest gaps between them left out. It is a help to Parquet,
+which knows the smallest and the largest value of every page of a file, and reads the others not.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -17,8 +19,15 @@ from hybridview.compiler.statements import quote
 from hybridview.engine import inline
 from hybridview.filestats import FileBounds
 
-MOST_VALUES = 200
+MOST_VALUES = 2_000
 """How many values are listed; beyond that spans are enough, and the join does the rest."""
+
+LISTED_TOGETHER = 200
+"""Values in one list. Spark tells Parquet the values of a list of no more than a set number, as a
+chain of comparisons that Parquet follows by recursion: 2,000 of them overflow its stack."""
+
+PAGE_ROWS = 20_000
+"""Rows in a page of a Parquet file, unless its writer was told otherwise."""
 
 MOST_SPANS = 16
 """How many spans cover the values: each is compared with every row of the files that are read."""
@@ -95,34 +104,73 @@ def condition(column: str, values: Values, alias: str = "") -> str:
     name = f"{alias}.{quote(column)}" if alias else quote(column)
     alternatives = [f"{name} IS NULL"] if values.null else []
     if values.listed:
-        texts = ", ".join(inline.typed(text, values.type) for text in values.listed)
+        lists = _among(name, values.type, values.listed)
         spans = _within(name, values) if len(values.spans) > 1 else ""
-        # The list first: it is one look-up for a row, and few rows get to the spans.
-        alternatives.append(f"({name} IN ({texts}){f' AND ({spans})' if spans else ''})")
+        # The lists first: each is one look-up for a row, and few rows get to the spans.
+        alternatives.append(f"({lists} AND ({spans}))" if spans else lists)
     elif values.spans:
         alternatives.append(_within(name, values))
     return " OR ".join(alternatives) or "FALSE"
 
 
+def _among(name: str, type_name: str, texts: Sequence[str]) -> str:
+    typed = [_literal(text, type_name) for text in texts]
+    step = LISTED_TOGETHER
+    lists = [", ".join(typed[start : start + step]) for start in range(0, len(typed), step)]
+    return "(" + " OR ".join(f"{name} IN ({listed})" for listed in lists) + ")"
+
+
 def _within(name: str, values: Values) -> str:
     return " OR ".join(
-        f"{name} BETWEEN {inline.typed(low, values.type)} AND {inline.typed(high, values.type)}"
+        f"{name} BETWEEN {_literal(low, values.type)} AND {_literal(high, values.type)}"
         for low, high in values.spans
     )
 
 
+def _literal(text: str, type_name: str) -> str:
+    # Plain digits are quickly read by the thousand; beside a BIGINT an INT becomes one.
+    return text if type_name in ("int", "bigint") else inline.typed(text, type_name)
+
+
 def share(values: Values, files: Sequence[FileBounds]) -> float:
-    """Return the share of a table's rows that lie in files the condition does not skip."""
+    """Return about which share of a table's rows the condition leaves to be read.
+
+    Of a file that is not skipped, as many pages are read as it may have listed values in it: so it
+    is if its rows are sorted. If they are not, the condition does little, but no harm.
+    """
     rows = sum(file.rows for file in files)
-    return sum(file.rows for file in unskipped(values, files)) / rows if rows else 0.0
+    if not rows:
+        return 0.0
+    order = _ordering(values)
+    listed = [order(text) for text in values.listed] if values.listed is not None else None
+    left = 0
+    for file in unskipped(values, files):
+        pages = None if listed is None or values.null else _listed_in(file, listed)
+        left += file.rows if pages is None else min(file.rows, pages * PAGE_ROWS)
+    return left / rows
+
+
+def _listed_in(file: FileBounds, ordered: list[Any]) -> int | None:
+    """Return how many of some values, in order, a file may hold; None if that is not known."""
+    if file.low is None or file.high is None:
+        return None
+    try:
+        return bisect_right(ordered, file.high) - bisect_left(ordered, file.low)
+    except TypeError:
+        return None
 
 
 def unskipped(values: Values, files: Sequence[FileBounds]) -> list[FileBounds]:
     """Return the files that the condition does not skip."""
-    order = _order(values.type)
-    assert order is not None
+    order = _ordering(values)
     spans = [(order(low), order(high)) for low, high in values.spans]
     return [file for file in files if _touched(file, spans, values.null)]
+
+
+def _ordering(values: Values) -> Callable[[str], Any]:
+    order = _order(values.type)
+    assert order is not None
+    return order
 
 
 def _touched(file: FileBounds, spans: list[tuple[Any, Any]], null: bool) -> bool:

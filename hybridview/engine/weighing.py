@@ -22,8 +22,7 @@ def of_apply(settled: Settled, step: Apply, relations: Relations, log: Log) -> W
         size = size_of(source.name, source.version, log)
         bytes_of[f"{source.name}@new"] = size.bytes * shares[source.name.lower()]
     for near in step.near:
-        size = relations.near_sizes[near.symbol]
-        bytes_of[near.symbol] = size.bytes * shares[near.name.lower()]
+        bytes_of[near.symbol] = relations.near_bytes[near.symbol] * shares[near.name.lower()]
     read = sum(bytes_of.get(symbol, 0.0) * times for symbol, times in step.readings.items())
     changed = 0
     for feed in () if step.whole else view.feeds:
