@@ -12,7 +12,8 @@ from hybridview.compiler.statements import bounded
 from hybridview.deltalog import FEED_PROPERTY, FILE_RETENTION, LOG_RETENTION
 from hybridview.engine import inline, reading
 from hybridview.engine.faults import reach
-from hybridview.engine.reading import UNKNOWN
+from hybridview.engine.merging import running_with, write_settings
+from hybridview.engine.reading import UNKNOWN, size_of
 from hybridview.engine.relations import Relations
 from hybridview.engine.session import Session, literal, quote, table_at
 from hybridview.engine.settled import Places, Settled
@@ -122,7 +123,9 @@ class Writer:
                 read += merged
             # Literal rows are the same however often MERGE reads them.
             self.session.set({MATERIALIZE: "none" if counts.inlined else "auto"})
-            result = self._commit(settled, sql)
+            size = size_of(view.name, view.stored_version, self.places.log)
+            with running_with(self.session, write_settings(counts.inlined, size)):
+                result = self._commit(settled, sql)
         finally:
             self._forget(view, step, counts)
         if insert_only:

@@ -65,7 +65,7 @@ def test_a_small_change_of_one_view(shop: Warehouse, meter: Meter) -> None:
     assert commits_below(shop.root / "views") - before[0] == 1
     assert commits_below(shop.root / FOLDER) - before[1] == 1
     # One for the feed, one for the change, the others are Delta Lake's.
-    assert meter.jobs() - jobs <= 13
+    assert meter.jobs() - jobs <= 7
     shop.refresh("incremental")
 
 
@@ -81,7 +81,7 @@ def test_many_views_share_the_reading_of_a_change(shop: Warehouse, meter: Meter)
     assert sum(s.startswith("SELECT") for s in statements) == 2
     assert len(statements) <= 4 + 3 * len(VIEWS)
     assert commits_below(shop.root / FOLDER) - before == 1
-    assert meter.jobs() - jobs <= 2 + 12 * len(VIEWS)
+    assert meter.jobs() - jobs <= 2 + 5 * len(VIEWS)
 
 
 def test_a_view_that_fails_does_not_take_the_others_with_it(shop: Warehouse) -> None:
