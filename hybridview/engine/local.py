@@ -25,6 +25,9 @@ SETTINGS = {
     "spark.databricks.delta.snapshotPartitions": "1",
     # A table's log in memory takes 3 to 4 MB: the default of 10,000 would fill any heap.
     "spark.databricks.delta.delta.log.cacheSize": "200",
+    # Each write of a view has some ten classes of its own; with the default of 100, a store of
+    # fifty views would compile all of them in each refresh.
+    "spark.sql.codegen.cache.maxEntries": "2000",
     "spark.sql.shuffle.partitions": "4",
     "spark.driver.memory": "4g",
     "spark.ui.enabled": "false",
