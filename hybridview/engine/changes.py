@@ -1,7 +1,8 @@
 """The change of a source -> a relation that every session of a refresh can read; made once.
 
 A small change is fetched, netted, and stands as literals in the statements of all views that read
-it. A larger one is netted and kept in memory. The largest are read where they are used.
+it. A larger one is netted and kept in memory. The largest are read where they are used, and so is
+one that is used once.
 """
 
 from __future__ import annotations
@@ -57,12 +58,15 @@ class Changes:
     registered: list[str] = field(default_factory=list)
     """Global temporary views: what all sessions can read."""
 
-    def of(self, session: Session, feed: Feed, end: int) -> Change:
-        """Return the change after `feed.start` up to `end`."""
+    def of(self, session: Session, feed: Feed, end: int, once: bool = False) -> Change:
+        """Return the change after `feed.start` up to `end`.
+
+        With `once`, it is not even fetched: one statement reads it, and nobody asks for its values.
+        """
         key = f"{feed.name} {feed.start + 1}-{end} of {', '.join(feed.columns)}"
         with self._lock(key):
             if key not in self.made:
-                self.made[key] = self._make_readable(session, feed, end)
+                self.made[key] = self._make_readable(session, feed, end, once)
             return self.made[key]
 
     def values(self, session: Session, change: Change, column: str) -> Values | None:
@@ -87,11 +91,13 @@ class Changes:
         with self.guard:
             return self.locks.setdefault(key, threading.Lock())
 
-    def _make_readable(self, session: Session, feed: Feed, end: int) -> Change:
+    def _make_readable(self, session: Session, feed: Feed, end: int, once: bool) -> Change:
         if feed.compare:
             return self._make(session, self._difference(feed, end), feed, netted=True)
         try:
             query = self._feed(session, feed, end)
+            if once and not feed.rewritten:
+                return _planned(session, query)
             return self._make(session, query, feed, netted=feed.rewritten)
         except spark_errors() as error:
             if not refuses_feed(error):
@@ -148,9 +154,7 @@ class Changes:
         if not netted and len(columns) > 1 and feed.rows is not None and feed.rows <= MOST_KEPT:
             query, netted = netted_sql(query, columns[:-1]), True
         if not netted:
-            # Planning the query is enough for Delta to refuse the range.
-            session.run(f"EXPLAIN {query}")
-            return Change(query, columns=columns)
+            return _planned(session, query, columns)
         # Netting it once is enough for all who read it, and then its size is known.
         own = self._name(f"change of {feed.name}")
         name = _global(own)
@@ -158,6 +162,13 @@ class Changes:
         session.run(f"CACHE TABLE {name}")
         count = session.run(f"SELECT count(*) FROM {name}")[0][0]
         return Change(f"SELECT * FROM {name}", int(count), columns, kept_as=name)
+
+
+def _planned(session: Session, query: str, columns: Sequence[tuple[str, str]] = ()) -> Change:
+    """Return a change that is read where it is used."""
+    # Planning the query is enough for Delta to refuse the range.
+    session.run(f"EXPLAIN {query}")
+    return Change(query, columns=columns)
 
 
 def _global(name: str) -> str:

@@ -1,4 +1,4 @@
-"""How large a change and its view's table are -> the settings that the write runs with."""
+"""How large a change and its view's table are -> the settings that its statements run with."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ SMALL = 16 * 2**20
 """Bytes of a stored table that one task reads, joins and writes in no time."""
 
 
+LITTLE = {ADAPTIVE: "false", PARTITIONS: "1"}
+"""For statements of next to no rows. A plan that is adapted while it runs takes a job for each of
+its stages; there is nothing to adapt here, and one partition makes one file."""
+
+
 def write_settings(literals: bool, stored: Size) -> dict[str, str]:
     """Return the settings for writing a change, which may stand as literals in the statement."""
-    if not (literals and stored.files) or stored.bytes > SMALL:
-        return {}
-    # A plan that is adapted while it runs takes a job for each of its stages. There is nothing to
-    # adapt here, and one partition makes one file.
-    return {ADAPTIVE: "false", PARTITIONS: "1"}
+    return LITTLE if literals and stored.files and stored.bytes <= SMALL else {}
 
 
 @contextmanager

@@ -55,9 +55,9 @@ class Relations:
         restricted = f" WHERE {where}" if where else ""
         self._register(f"{view}@target", f"SELECT * FROM {table_at(self.path(view))}{restricted}")
 
-    def changes(self, feed: Feed, end: int) -> int | None:
+    def changes(self, feed: Feed, end: int, once: bool = False) -> int | None:
         """Make `name@changes`, rows that weigh +1 or -1; return their number, if it is known."""
-        change = self.shared.of(self.session, feed, end)
+        change = self.shared.of(self.session, feed, end, once)
         self._register(f"{feed.name}@changes", change.relation)
         self.of_source[feed.name.lower()] = change
         return change.rows

@@ -8,24 +8,25 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from hybridview.compiler.program import Method
 from hybridview.compiler.statements import bounded
 from hybridview.deltalog import FEED_PROPERTY, FILE_RETENTION, LOG_RETENTION
 from hybridview.engine import inline, reading
 from hybridview.engine.faults import reach
-from hybridview.engine.merging import running_with, write_settings
+from hybridview.engine.merging import LITTLE, running_with, write_settings
 from hybridview.engine.reading import UNKNOWN, size_of
 from hybridview.engine.relations import Relations
 from hybridview.engine.session import Session, literal, quote, table_at
 from hybridview.engine.settled import Places, Settled
 from hybridview.engine.spark_errors import is_conflict, spark_errors
-from hybridview.engine.together import Together
+from hybridview.engine.together import Together, follows_from_changes
 from hybridview.engine.touched import touched
 from hybridview.engine.values import condition
 from hybridview.engine.weighing import of_apply, of_load
 from hybridview.errors import RaceLostError, RefreshFailedError, run
 from hybridview.filestats import Size
 from hybridview.plan.remembered import Remembered
-from hybridview.plan.steps import Apply, Load, RefreshPlan, ViewPlan
+from hybridview.plan.steps import Apply, Feed, Load, RefreshPlan, ViewPlan
 from hybridview.schema import WEIGHT
 from hybridview.strategy.costs import dearer
 from hybridview.watermark import Watermark, stored_state
@@ -101,7 +102,8 @@ class Writer:
         if step.reads(stored) or step.sql.count(stored) > 1:
             relations.target(view.name)
         for feed in () if step.whole else view.feeds:
-            changed = relations.changes(feed, settled.ends[feed.name])
+            once = self._is_read_once(view, feed)
+            changed = relations.changes(feed, settled.ends[feed.name], once)
             if step.at_most is not None and feed.rewritten and changed is not None:
                 self._check_share(feed.name, changed, step.at_most)
         pinned = {source.name.lower(): source for source in settled.sources}
@@ -113,7 +115,8 @@ class Writer:
         try:
             for symbol, query in step.kept:
                 self._keep(view, symbol, query)
-            counts = self._compute_change(view, step.change)
+            with running_with(self.session, LITTLE if follows_from_changes(view) else {}):
+                counts = self._compute_change(view, step.change)
             if not counts.rows:
                 return Done({"inserted": 0, "updated": 0, "deleted": 0}, read)
             insert_only = step.without_deletes is not None and not counts.negative
@@ -133,6 +136,14 @@ class Writer:
         _, updated, deleted, inserted = result[0]
         rows = {"inserted": int(inserted), "updated": int(updated), "deleted": int(deleted)}
         return Done(rows, read)
+
+    def _is_read_once(self, view: ViewPlan, feed: Feed) -> bool:
+        """Say whether a change has one reader, who adds it up: then it need not be netted."""
+        step = view.step
+        if not isinstance(step, Apply) or step.method != Method.ADD or step.near or step.kept:
+            return False
+        readers = [v for v in self.plan.views if any(f.name == feed.name for f in v.feeds)]
+        return len(readers) == 1 and step.readings.get(f"{feed.name}@changes", 2) == 1
 
     def _keep(self, view: ViewPlan, symbol: str, query: str) -> None:
         """Compute a part of a change, for those who read it: as literals if it is small.
