@@ -11,6 +11,7 @@ import pytest
 from hybridview.bench.meter import Meter, commits_below
 from hybridview.catalog import FOLDER
 from hybridview.engine import inline
+from hybridview.engine.merging import LITTLE
 from hybridview.strategy import costs
 from tests.spark.warehouse import Warehouse, record
 
@@ -66,6 +67,27 @@ def test_a_small_change_of_one_view(shop: Warehouse, meter: Meter) -> None:
     assert commits_below(shop.root / FOLDER) - before[1] == 1
     # One for the change, the others are Delta Lake's.
     assert meter.jobs() - jobs <= 6
+    shop.refresh("incremental")
+
+
+def test_a_change_that_is_read_once_is_not_netted_first(shop: Warehouse) -> None:
+    """Rows that come and go again in its feed cancel when they are added up."""
+    shop.sql("INSERT INTO {base} VALUES (1, 0, 70), (1, 0, 71)")
+    shop.sql("DELETE FROM {base} WHERE x = 71")
+    shop.sql("UPDATE {base} SET x = 72 WHERE x = 70")
+    shop.sql("UPDATE {base} SET x = x + 0 WHERE k = 2")
+    worker = shop.store._context.worker()
+    before = {name: worker.setting(name) for name in LITTLE}
+    statements = record(shop.store, shop.spark)
+    assert shop.refresh("incremental", "v0")["v0"].rows["updated"] == 1
+    assert sum(s.startswith("SELECT") for s in statements) == 1
+    worker = shop.store._context.worker()
+    assert {name: worker.setting(name) for name in LITTLE} == before, "settings are given back"
+    shop.assert_exact("v0")
+    shop.sql("UPDATE {base} SET x = x + 0 WHERE k = 2")
+    commits = commits_below(shop.root / "views")
+    assert shop.refresh("incremental", "v0")["v0"].executed in ("none", "incremental")
+    assert commits_below(shop.root / "views") == commits
     shop.refresh("incremental")
 
 
