@@ -19,6 +19,7 @@ from hybridview.compiler import statements
 from hybridview.compiler.layout import Layout, LayoutKind
 from hybridview.deltalog import FolderLog
 from hybridview.engine.session import OWN_SETTINGS
+from hybridview.engine.touched import touched
 from hybridview.engine.values import (
     LISTED_TOGETHER,
     MOST_SPANS,
@@ -116,6 +117,32 @@ def test_listed_values_are_in_few_pages_of_a_file() -> None:
     assert share(few, files) == 10 / 50
     assert share(runs, files) == 1.0
     assert share(with_null, files) == 1.0, "NULLs may lie in any page"
+
+
+class Bounds:
+    """A log that knows the bounds of some columns, and nothing else."""
+
+    def __init__(self, columns: dict[str, list[FileBounds]]) -> None:
+        self.columns = columns
+
+    def bounds(self, version: int, column: str) -> list[FileBounds]:
+        return self.columns[column]
+
+
+def test_a_column_that_skips_files_comes_before_one_that_may_skip_pages() -> None:
+    """Nobody knows whether a file's rows are sorted by a column; its bounds are certain."""
+    size = 5 * PAGE_ROWS
+    log: Any = Bounds(
+        {
+            "amount": [FileBounds(size, 0, 10**6, 0)] * 10,
+            "id": [FileBounds(size, n * 1000, n * 1000 + 999, 0) for n in range(10)],
+        }
+    )
+    rows = [("77", str(n)) for n in range(0, 3000, 100)]  # in three of ten files, all pages
+    layout = Layout(LayoutKind.BAG, ("amount", "id"))
+    found = touched(layout, (("amount", "int"), ("id", "int")), rows, log, 1)
+    assert found is not None and found.column == "id"
+    assert found.size.files == 3
 
 
 def test_no_value_lets_nothing_through() -> None:

@@ -13,7 +13,14 @@ from typing import Any, NamedTuple
 from hybridview.compiler.layout import Layout, LayoutKind
 from hybridview.compiler.statements import KEY
 from hybridview.deltalog import DeltaLog
-from hybridview.engine.values import USEFUL_SHARE, Values, of_texts, share, unskipped
+from hybridview.engine.values import (
+    USEFUL_SHARE,
+    Values,
+    of_texts,
+    share,
+    share_of_files,
+    unskipped,
+)
 from hybridview.filestats import Size, total
 
 
@@ -33,7 +40,7 @@ def touched(
     version: int,
 ) -> Touched | None:
     """Return which part of a stored table a change can touch; None if all is read."""
-    best: tuple[float, Touched] | None = None
+    best: tuple[tuple[float, float], Touched] | None = None
     for stored, place, kind in _pairs(layout, columns):
         values = of_texts(kind, (row[place] for row in rows))
         files = log.bounds(version, stored) if values is not None else None
@@ -41,10 +48,11 @@ def touched(
             continue
         if len(files) < 2:
             return None
-        part = share(values, files)
-        if best is None or part < best[0]:
-            best = (part, Touched(stored, values, total(unskipped(values, files))))
-    return best[1] if best is not None and best[0] <= USEFUL_SHARE else None
+        # Files are skipped for certain; pages, if the rows of a file are sorted by the column.
+        left = share_of_files(values, files), share(values, files)
+        if best is None or left < best[0]:
+            best = (left, Touched(stored, values, total(unskipped(values, files))))
+    return best[1] if best is not None and best[0][1] <= USEFUL_SHARE else None
 
 
 def _pairs(layout: Layout, columns: Sequence[tuple[str, str]]) -> list[tuple[str, int, str]]:

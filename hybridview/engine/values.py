@@ -136,6 +136,12 @@ def _literal(text: str, type_name: str) -> str:
     return text if type_name in ("int", "bigint") else inline.typed(text, type_name)
 
 
+def share_of_files(values: Values, files: Sequence[FileBounds]) -> float:
+    """Return the share of a table's rows that lie in files the condition does not skip."""
+    rows = sum(file.rows for file in files)
+    return sum(file.rows for file in unskipped(values, files)) / rows if rows else 0.0
+
+
 def share(values: Values, files: Sequence[FileBounds]) -> float:
     """Return about which share of a table's rows the condition leaves to be read.
 
