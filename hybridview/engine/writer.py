@@ -13,7 +13,7 @@ from hybridview.compiler.statements import bounded
 from hybridview.deltalog import FEED_PROPERTY, FILE_RETENTION, LOG_RETENTION
 from hybridview.engine import inline, reading
 from hybridview.engine.faults import reach
-from hybridview.engine.merging import LITTLE, running_with, write_settings
+from hybridview.engine.tuning import LITTLE, running_with, write_settings
 from hybridview.engine.reading import UNKNOWN, size_of
 from hybridview.engine.relations import Relations
 from hybridview.engine.session import Session, literal, quote, table_at

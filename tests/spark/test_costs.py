@@ -11,7 +11,7 @@ import pytest
 from hybridview.bench.meter import Meter, commits_below
 from hybridview.catalog import FOLDER
 from hybridview.engine import inline
-from hybridview.engine.merging import LITTLE
+from hybridview.engine.tuning import LITTLE
 from hybridview.strategy import costs
 from tests.spark.warehouse import Warehouse, record
 
