@@ -13,7 +13,6 @@ from hybridview.compiler.statements import bounded
 from hybridview.deltalog import FEED_PROPERTY, FILE_RETENTION, LOG_RETENTION
 from hybridview.engine import inline, reading
 from hybridview.engine.faults import reach
-from hybridview.engine.tuning import LITTLE, running_with, write_settings
 from hybridview.engine.reading import UNKNOWN, size_of
 from hybridview.engine.relations import Relations
 from hybridview.engine.session import Session, literal, quote, table_at
@@ -21,6 +20,7 @@ from hybridview.engine.settled import Places, Settled
 from hybridview.engine.spark_errors import is_conflict, spark_errors
 from hybridview.engine.together import Together, follows_from_changes
 from hybridview.engine.touched import touched
+from hybridview.engine.tuning import LITTLE, running_with, write_settings
 from hybridview.engine.values import condition
 from hybridview.engine.weighing import of_apply, of_load
 from hybridview.errors import RaceLostError, RefreshFailedError, run
