@@ -37,9 +37,9 @@ class FileBounds:
 
 def size_of(actions: Any) -> Size:
     """Return the size of all files; `actions` are what delta-rs says of them."""
-    sizes: list[Any] = _column(actions, "size_bytes")
+    sizes: list[Any] = column_values(actions, "size_bytes")
     names = actions.schema.names
-    counts = _column(actions, "num_records") if "num_records" in names else [None]
+    counts = column_values(actions, "num_records") if "num_records" in names else [None]
     rows = (
         None if sizes and any(count is None for count in counts) else sum(counts if sizes else ())
     )
@@ -55,7 +55,7 @@ def bounds_of(actions: Any, column: str) -> tuple[FileBounds, ...] | None:
     nulls = names.get(f"null_count.{column.lower()}")
     columns = [_values(actions, names[name]) for name in wanted]
     columns.append(_values(actions, nulls) if nulls else [None] * len(columns[0]))
-    columns.append(_column(actions, "size_bytes"))
+    columns.append(column_values(actions, "size_bytes"))
     return tuple(
         FileBounds(rows or 0, low, high, none, size)
         for rows, low, high, none, size in zip(*columns, strict=True)
@@ -68,9 +68,9 @@ def total(files: Iterable[FileBounds]) -> Size:
     return Size(len(listed), sum(f.bytes for f in listed), sum(f.rows for f in listed))
 
 
-def _column(actions: Any, name: str) -> list[Any]:
+def column_values(actions: Any, name: str) -> list[Any]:
     return [value.as_py() for value in actions.column(name)]
 
 
 def _values(actions: Any, name: str) -> list[Any]:
-    return [v.encode("utf-8") if isinstance(v, str) else v for v in _column(actions, name)]
+    return [v.encode("utf-8") if isinstance(v, str) else v for v in column_values(actions, name)]

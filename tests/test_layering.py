@@ -15,7 +15,7 @@ STAGES = (
     ("algebra",),
     ("sql",),
     ("compiler",),
-    ("deltalog", "filestats", "inside"),
+    ("deltalog", "filestats", "inside", "tablefiles"),
     ("catalog", "records", "watermark"),
     ("strategy",),
     ("plan",),

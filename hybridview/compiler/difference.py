@@ -62,14 +62,16 @@ def one_row(view: str, layout: Layout, fresh: exp.Query, brief: str, reason: str
         f"WHERE ({present} IS NULL AND {mark} IS NOT NULL) OR "
         f"({present} IS NOT NULL AND ({mark} IS NULL OR NOT ({unchanged})))"
     )
+    merge = statements.replace(view, layout)
     return DeltaProgram(
         view,
         Method.REPLACE,
         exp.maybe_parse(change, dialect="spark"),
-        statements.replace(view, layout),
+        merge.statement(),
         None,
         brief,
         reason,
+        merge=merge,
     )
 
 

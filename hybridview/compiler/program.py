@@ -78,6 +78,8 @@ class DeltaProgram:
     """How often each relation is read, by its symbol."""
     kept: tuple[KeptPart, ...] = ()
     """The parts of a large change that are computed before it, each once, in this order."""
+    merge: statements.Merge | None = None
+    """What `apply` does, row by row, if it meets stored rows by their keys."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,16 +211,17 @@ def _add(view: Compilable, top: Shape, batch: Batch) -> DeltaProgram:
     condition = exp.or_(*(exp.maybe_parse(m, dialect="spark") for m in moved))
     narrowed = narrow(Filter(partial, condition), view.recorded)
     change = render(narrowed, view.recorded)
-    updates, inserts = _stored_values(view, top)
+    merge = statements.add(view.view, view.layout, *_stored_values(view, top))
     return DeltaProgram(
         view.view,
         Method.ADD,
         change,
-        statements.add(view.view, view.layout, updates, inserts),
+        merge.statement(),
         None,
         "added to the stored aggregates",
         "additive: partial aggregates of the change are added to the stored ones",
         near_scans(narrowed),
+        merge=merge,
     )
 
 
@@ -315,15 +318,17 @@ def _replace(view: Compilable, top: Shape, batch: Batch, obstacle: str) -> Delta
     )
     query = query.with_(DOMAIN, as_=render(near_domain, view.recorded, label="domain"))
     names = ", ".join(key.name for key in node.keys)
+    merge = statements.replace(view.view, view.layout)
     return DeltaProgram(
         view.view,
         Method.REPLACE,
         query,
-        statements.replace(view.view, view.layout),
+        merge.statement(),
         None,
         f"touched groups re-evaluated, because {obstacle}",
         f"affected keys: touched groups ({names}) are re-evaluated, because {obstacle}",
         near_scans(near_domain, rows),
+        merge=merge,
     )
 
 

@@ -6,7 +6,7 @@ it. Every statement fails (raise_error) rather than store a row that cannot be r
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from hybridview.compiler import exact
@@ -104,7 +104,59 @@ def _combine(part: Part, old: str, change: str) -> str:
             return f"greatest({old}, {change})"
 
 
-def add(view: str, layout: Layout, updates: tuple[Column, ...], inserts: tuple[Column, ...]) -> str:
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """Rows of a change, d, meet the stored rows, t, with the same keys: what becomes of them."""
+
+    view: str
+    on: str
+    gone: str | None
+    """When a stored row goes; the others that are met are updated."""
+    updates: tuple[Column, ...]
+    """The columns that get a value, over t and d; the others keep theirs."""
+    arrives: str | None
+    """When a row of the change that meets none is inserted; None for always."""
+    inserts: tuple[Column, ...]
+    """Every stored column, over d."""
+
+    def statement(self) -> str:
+        """Return the MERGE."""
+        lines = [
+            f"MERGE INTO {target(self.view)} AS t",
+            f"USING {change(self.view)} AS d",
+            f"ON {self.on}",
+        ]
+        if self.gone is not None:
+            lines.append(f"WHEN MATCHED AND {self.gone} THEN DELETE")
+        plain = all(c.sql == f"d.{quote(c.name)}" for c in (*self.updates, *self.inserts))
+        separate, before = (_list, "") if plain else (_lines, "\n  ")
+        sets = separate(f"{quote(c.name)} = {c.sql}" for c in self.updates)
+        lines.append(f"WHEN MATCHED THEN UPDATE SET{before or ' '}{sets}")
+        names = _list(quote(c.name) for c in self.inserts)
+        values = separate(c.sql for c in self.inserts)
+        when = f" AND {self.arrives}" if self.arrives is not None else ""
+        lines.append(f"WHEN NOT MATCHED{when} THEN INSERT ({names}) VALUES ({before}{values})")
+        return "\n".join(lines)
+
+    def outcome(self, met: str) -> tuple[str, Mapping[str, str]]:
+        """Return a condition that a row goes, and the new value of every stored column.
+
+        Both are SQL over t and d; `met` is a condition that there is a stored row. What goes gets
+        no value: a mean of no rows is an error.
+        """
+        gone = f"({met}) AND ({self.gone})" if self.gone is not None else "FALSE"
+        updated = {c.name: c.sql for c in self.updates}
+        values = {
+            c.name: f"CASE WHEN {gone} THEN NULL "
+            f"WHEN {met} THEN {updated.get(c.name, f't.{quote(c.name)}')} ELSE {c.sql} END"
+            for c in self.inserts
+        }
+        return gone, values
+
+
+def add(
+    view: str, layout: Layout, updates: tuple[Column, ...], inserts: tuple[Column, ...]
+) -> Merge:
     """Return the MERGE that adds partial aggregates to stored ones.
 
     `updates` and `inserts` give every stored column, the former over t and d, the latter over d.
@@ -114,45 +166,30 @@ def add(view: str, layout: Layout, updates: tuple[Column, ...], inserts: tuple[C
     index = layout.parts.index(rows)
     delta = f"d.{quote(f'{PART}{index}')}"
     total = f"t.{quote(rows.column)} + {delta}"
-    lines = [
-        f"MERGE INTO {target(view)} AS t",
-        f"USING {change(view)} AS d",
-        f"ON {_on_keys(layout)}",
-    ]
-    if layout.keys:
-        lines.append(f"WHEN MATCHED AND {total} = 0 THEN DELETE")
     moved = [c for c in updates if c.sql != f"t.{quote(c.name)}"]
-    sets = [f"{quote(c.name)} = {_checked(c, rows.column, total)}" for c in moved]
-    lines.append(f"WHEN MATCHED THEN UPDATE SET\n  {_lines(sets)}")
-    names = _list(quote(c.name) for c in inserts)
-    values = _lines(_checked(c, rows.column, delta, least=1) for c in inserts)
-    lines.append(f"WHEN NOT MATCHED THEN INSERT ({names}) VALUES (\n  {values})")
-    return "\n".join(lines)
+    return Merge(
+        view,
+        _on_keys(layout),
+        f"{total} = 0" if layout.keys else None,
+        tuple(_checked(c, rows.column, total) for c in moved),
+        None,
+        tuple(_checked(c, rows.column, delta, least=1) for c in inserts),
+    )
 
 
-def _checked(column: Column, rows: str, total: str, least: int = 0) -> str:
+def _checked(column: Column, rows: str, total: str, least: int = 0) -> Column:
     """Return a column's value; a group that would have fewer than `least` rows stops it all."""
     if column.name != rows:
-        return column.sql
-    return f"CASE WHEN {total} < {least} THEN {_fail()} ELSE {column.sql} END"
+        return column
+    return Column(column.name, f"CASE WHEN {total} < {least} THEN {_fail()} ELSE {column.sql} END")
 
 
-def replace(view: str, layout: Layout) -> str:
+def replace(view: str, layout: Layout) -> Merge:
     """Return the MERGE that puts re-evaluated rows in the place of the touched ones."""
-    columns = layout.stored
-    sets = _list(f"{quote(c)} = d.{quote(c)}" for c in columns)
-    names = _list(quote(c) for c in columns)
-    values = _list(f"d.{quote(c)}" for c in columns)
-    return "\n".join(
-        [
-            f"MERGE INTO {target(view)} AS t",
-            f"USING {change(view)} AS d",
-            f"ON {_on_keys(layout)}",
-            f"WHEN MATCHED AND d.{quote(PRESENT)} IS NULL THEN DELETE",
-            f"WHEN MATCHED THEN UPDATE SET {sets}",
-            f"WHEN NOT MATCHED AND d.{quote(PRESENT)} IS NOT NULL "
-            f"THEN INSERT ({names}) VALUES ({values})",
-        ]
+    columns = tuple(Column(c, f"d.{quote(c)}") for c in layout.stored)
+    present = f"d.{quote(PRESENT)}"
+    return Merge(
+        view, _on_keys(layout), f"{present} IS NULL", columns, f"{present} IS NOT NULL", columns
     )
 
 
@@ -245,6 +282,7 @@ def overwrite(view: str, layout: Layout, load: str) -> str:
 
 __all__ = [
     "Measure",
+    "Merge",
     "add",
     "append",
     "bounded",

@@ -16,6 +16,7 @@ POINTS = (
     "planned",  # a plan was made and nothing was done
     "before_write",  # a view's change was computed, not sent
     "during_write",  # the statement that writes it is about to run; meant for a delay
+    "before_commit",  # the files of a small change are written, and not yet in the log
     "after_write",  # it was committed, not read back
     "before_feed",  # a table was created without its change feed, which is switched on next
     "between_tables",  # one table was written, another comes next

@@ -36,7 +36,7 @@ def encode(column: str, type_name: str) -> str:
     return f"CAST({column} AS STRING)"
 
 
-def _decode(column: str, type_name: str) -> str:
+def decode(column: str, type_name: str) -> str:
     if type_name == "timestamp":
         return f"timestamp_micros(CAST({column} AS BIGINT))"
     if type_name == "binary":
@@ -46,7 +46,7 @@ def _decode(column: str, type_name: str) -> str:
 
 def typed(value: str, type_name: str) -> str:
     """Return a fetched value as SQL of its type."""
-    return _decode(literal(value), type_name.lower())
+    return decode(literal(value), type_name.lower())
 
 
 def fetch(
@@ -78,7 +78,7 @@ def as_relation(rows: Sequence[tuple[Any, ...]], columns: Sequence[tuple[str, st
         nulls = ", ".join(f"CAST(NULL AS {kind}) AS {quote(name)}" for name, kind in columns)
         return f"SELECT {nulls} WHERE FALSE"
     decoded = ", ".join(
-        f"{_decode(f'inlined[{place}]', kind.lower())} AS {quote(name)}"
+        f"{decode(f'inlined[{place}]', kind.lower())} AS {quote(name)}"
         for place, (name, kind) in enumerate(columns)
     )
     text = literal(json.dumps([list(row) for row in rows], separators=(",", ":")))

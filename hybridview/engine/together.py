@@ -2,7 +2,8 @@
 
 Planning a statement and sending it costs more than adding up a few rows. So views whose change
 follows from the same small changes of their sources, and from nothing else, are computed together,
-by whoever asks first; most of them may turn out not to be concerned at all.
+by whoever asks first; most of them may turn out not to be concerned at all. And so is what becomes
+of the stored rows they meet.
 """
 
 from __future__ import annotations
@@ -10,11 +11,12 @@ from __future__ import annotations
 import math
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from hybridview.engine import inline
+from hybridview.engine.direct import Question
 from hybridview.engine.session import Session, quote
 from hybridview.engine.spark_errors import spark_errors
 from hybridview.plan.steps import Apply, ViewPlan
@@ -26,6 +28,8 @@ FEW = 8
 
 Rows = list[tuple[Any, ...]]
 Columns = Sequence[tuple[str, str]]
+Answered = tuple[Question, Rows]
+Asking = Callable[[ViewPlan, Rows], Question | None]
 
 
 @dataclass
@@ -34,6 +38,8 @@ class _Group:
     lock: threading.Lock = field(default_factory=threading.Lock)
     rows: dict[str, Rows] | None = None
     """The change of each view, by name; None before somebody asked."""
+    answers: dict[str, Answered | None] | None = None
+    """What becomes of the rows that each change meets; None before somebody asked."""
 
 
 class Together:
@@ -66,7 +72,43 @@ class Together:
         with group.lock:
             if group.rows is None:
                 group.rows = _fetch(session, group.views, columns)
-            return group.rows.pop(view.name, None)
+            return group.rows.get(view.name)
+
+    def ask(
+        self, session: Session, view: ViewPlan, rows: Rows, question: Asking
+    ) -> Answered | None:
+        """Return a question about a view's change, and its answer; None if there is none."""
+        group = self.groups.get(view.name)
+        if group is not None and group.rows is not None and view.name in group.rows:
+            with group.lock:
+                if group.answers is None:
+                    changed = [v for v in group.views if group.rows.get(v.name)]
+                    asked = {v.name: question(v, group.rows[v.name]) for v in changed}
+                    group.answers = _answers(session, asked)
+                if view.name in group.answers:
+                    return group.answers[view.name]
+        return _answers(session, {view.name: question(view, rows)}).get(view.name)
+
+
+def _answers(session: Session, asked: Mapping[str, Question | None]) -> dict[str, Answered | None]:
+    """Return what Spark answers to some questions, by one statement; nothing if it fails.
+
+    Then each view is written by a statement of its own, which says what is wrong.
+    """
+    known = [(name, found) for name, found in asked.items() if found is not None]
+    result: dict[str, Answered | None] = dict.fromkeys(asked)
+    if not known:
+        return result
+    texts: list[Rows] = [[] for _ in known]
+    queries = [
+        f"SELECT {number}, answer FROM ({found.query})" for number, (_, found) in enumerate(known)
+    ]
+    try:
+        for number, answer in session.run("\nUNION ALL\n".join(queries)):
+            texts[number].append(tuple(answer))
+    except spark_errors():
+        return {}
+    return result | {name: (found, texts[n]) for n, (name, found) in enumerate(known)}
 
 
 def follows_from_changes(view: ViewPlan) -> bool:

@@ -6,16 +6,19 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from hybridview.compiler.program import Method
 from hybridview.compiler.statements import bounded
-from hybridview.deltalog import FEED_PROPERTY, FILE_RETENTION, LOG_RETENTION
+from hybridview.deltalog import FEED_PROPERTY
 from hybridview.engine import inline, reading
+from hybridview.engine.creating import create, needs_mapping
+from hybridview.engine.direct import UNFIT, Outcome, Question, answered, outcome, question
 from hybridview.engine.faults import reach
 from hybridview.engine.reading import UNKNOWN, size_of
 from hybridview.engine.relations import Relations
-from hybridview.engine.session import Session, literal, quote, table_at
+from hybridview.engine.session import Session, quote, table_at
 from hybridview.engine.settled import Places, Settled
 from hybridview.engine.spark_errors import is_conflict, spark_errors
 from hybridview.engine.together import Together, follows_from_changes
@@ -29,6 +32,7 @@ from hybridview.plan.remembered import Remembered
 from hybridview.plan.steps import Apply, Feed, Load, RefreshPlan, ViewPlan
 from hybridview.schema import WEIGHT
 from hybridview.strategy.costs import dearer
+from hybridview.tablefiles.change import Mark, Taken, commit
 from hybridview.watermark import Watermark, stored_state
 
 TRANSACTION = (
@@ -36,12 +40,11 @@ TRANSACTION = (
     "spark.databricks.delta.write.txnVersion",
     "spark.databricks.delta.commitInfo.userMetadata",
 )
+ENGINE = "hybridview"
+ANSI = "spark.sql.ansi.enabled"
 MATERIALIZE = "spark.databricks.delta.merge.materializeSource"
 RETRIES, PAUSE = 5, 0.2
 """How often a statement is run that loses against OPTIMIZE and the like; seconds between."""
-# A plain VACUUM must not take the files of a published epoch; `maintain` does, once it expired.
-KEPT = dict.fromkeys((FILE_RETENTION, LOG_RETENTION), "interval 365 days")
-ODD_CHARACTERS = set(" ,;{}()\n\t=")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +84,9 @@ class Writer:
         target = table_at(self.places.path(view.name))
         log = self.places.log(view.name)
         # Delta refuses CREATE ... AS SELECT with both column mapping and a change feed.
-        feed_later = step.create and _needs_mapping(view)
+        feed_later = step.create and needs_mapping(view)
         if step.create:
-            sql = f"{_create(view, target, not feed_later)}\nAS {step.sql}"
+            sql = f"{create(view, target, not feed_later)}\nAS {step.sql}"
         self._commit(settled, sql)
         if feed_later:
             reach("before_feed")
@@ -97,9 +100,7 @@ class Writer:
         self.session.set(view.settings or {})
         sources = (*settled.sources, *((settled.state,) if settled.state is not None else ()))
         relations.pin([s for s in sources if step.reads(quote(f"{s.name}@new"))])
-        stored = quote(f"{view.name}@target")
-        # The table that a statement writes to is named by its folder.
-        if step.reads(stored) or step.sql.count(stored) > 1:
+        if step.reads(quote(f"{view.name}@target")):
             relations.target(view.name)
         for feed in () if step.whole else view.feeds:
             once = self._is_read_once(view, feed)
@@ -120,7 +121,16 @@ class Writer:
             if not counts.rows:
                 return Done({"inserted": 0, "updated": 0, "deleted": 0}, read)
             insert_only = step.without_deletes is not None and not counts.negative
+            direct = self._outcome(view, counts, insert_only)
+            if direct is not None and self._commit_files(settled, direct):
+                return Done(direct.change.counts, read + direct.read)
+            if counts.fetched is not None:
+                relation = inline.as_relation(counts.fetched, counts.columns)
+                self.session.register(f"{view.name}@change", relation)
             sql = step.without_deletes if insert_only and step.without_deletes else step.sql
+            # The table that a statement writes to is named by its folder.
+            if sql.count(quote(f"{view.name}@target")) > 1:
+                relations.target(view.name)
             if not insert_only:
                 sql, merged = self._bounded(view, sql, counts)
                 read += merged
@@ -196,6 +206,20 @@ class Writer:
             self.relations.target(view.name, condition(found.column, found.values))
         return bounded(merge, condition(found.column, found.values, alias="t")), found.size
 
+    def _outcome(self, view: ViewPlan, change: _Change, only_grows: bool) -> Outcome | None:
+        """Return what a small change makes of the stored rows; None if a statement is to do it."""
+        if change.fetched is None:
+            return None
+        folder = Path(self.places.path(view.name))
+        found = outcome(view, folder, change.columns, change.fetched, self.plan.epoch, only_grows)
+        if found is not None or self.session.setting(ANSI) != "true":
+            return found  # without ANSI, a value that does not fit its column would be none
+        answer = self.together.ask(self.session, view, change.fetched, self._question)
+        return answered(*answer) if answer is not None else None
+
+    def _question(self, view: ViewPlan, rows: Sequence[tuple[Any, ...]]) -> Question | None:
+        return question(view, Path(self.places.path(view.name)), self._change_columns(view), rows)
+
     def _check_cost(self, settled: Settled, step: Apply) -> None:
         """Stop where a recompute looks cheaper, now that it is known what can be skipped."""
         load = step.otherwise
@@ -239,9 +263,6 @@ class Writer:
         if rows is None:
             rows = inline.fetch(self.session, query, columns)
         if rows is not None:
-            if rows:
-                relation = inline.as_relation(rows, columns)
-                self.session.register(symbol, relation)
             weights = [int(row[weight]) for row in rows] if weight is not None else []
             total = sum(w for w in weights if w > 0)
             return _Change(len(rows), any(w < 0 for w in weights), total, columns, rows)
@@ -261,16 +282,9 @@ class Writer:
         Delta skips a write whose transaction id it has seen, without a word; so the newest commit
         is read back and must carry this attempt's mark, on top of the version it was computed for.
         """
-        reach("before_write")
-        if self.written:
-            reach("between_tables")
-        plan, view = self.plan, settled.view
-        reads_stored = isinstance(view.step, Apply) or (view.step and view.step.from_stored)
-        base = view.stored_version if reads_stored else None
-        mark = Watermark(
-            plan.store_id, plan.attempt, plan.epoch, settled.inputs, view.program, base
-        )
-        values = (view.view_id, str(plan.epoch), mark.to_json())
+        self._reach_write()
+        view = settled.view
+        values = (view.view_id, str(self.plan.epoch), self._mark(settled))
         if sql.startswith(("MERGE", "INSERT")):
             symbol = quote(f"{view.name}@target")
             sql = sql.replace(symbol, table_at(self.places.path(view.name)), 1)
@@ -279,12 +293,41 @@ class Writer:
             rows = self._write(view, sql)
         finally:
             self.session.unset(TRANSACTION)
+        self._check_landed(view)
+        return rows
+
+    def _commit_files(self, settled: Settled, found: Outcome) -> bool:
+        """Write a small change without a statement; False if it is not to be had that way."""
+        self._reach_write()
+        view = settled.view
+        mark = Mark(view.view_id, self.plan.epoch, self._mark(settled), ENGINE)
+        reach("during_write")
+        try:
+            commit(found.table, found.change, mark, lambda: reach("before_commit"))
+        except (Taken, *UNFIT):
+            return False
+        self._check_landed(view)
+        return True
+
+    def _reach_write(self) -> None:
+        reach("before_write")
+        if self.written:
+            reach("between_tables")
+
+    def _mark(self, settled: Settled) -> str:
+        """Return what a commit says that the view reflects."""
+        plan, view = self.plan, settled.view
+        reads_stored = isinstance(view.step, Apply) or (view.step and view.step.from_stored)
+        base = view.stored_version if reads_stored else None
+        inputs, program = settled.inputs, view.program
+        return Watermark(plan.store_id, plan.attempt, plan.epoch, inputs, program, base).to_json()
+
+    def _check_landed(self, view: ViewPlan) -> None:
         reach("after_write")
         state = stored_state(self.places.log(view.name))
-        if state is None or state.foreign or state.watermark.attempt != plan.attempt:
+        if state is None or state.foreign or state.watermark.attempt != self.plan.attempt:
             raise race_lost(view)
         self.written[view.name] = (state.claimed_at, state.table_id)
-        return rows
 
     def _write(self, view: ViewPlan, sql: str) -> list[tuple[Any, ...]]:
         """Run a statement; again if it lost against a commit that moved files and no rows."""
@@ -340,33 +383,9 @@ class _Change:
     negative: bool
     total: int
     columns: Sequence[tuple[str, str]] = ()
-    fetched: Sequence[tuple[Any, ...]] | None = None
+    fetched: list[tuple[Any, ...]] | None = None
     """Its rows as texts, if it is small: then it stands as literals in what writes it."""
 
     @property
     def inlined(self) -> bool:
         return self.fetched is not None
-
-
-def _needs_mapping(view: ViewPlan) -> bool:
-    """Say whether a column's name has characters that Parquet refuses."""
-    assert view.layout is not None
-    return any(ODD_CHARACTERS & set(name) for name in view.layout.stored)
-
-
-def _create(view: ViewPlan, target: str, feed: bool) -> str:
-    """Return the head of the statement that makes a view's table.
-
-    A plain CREATE is refused where a killed process left files, even if it never committed them.
-    """
-    properties = {FEED_PROPERTY: str(feed).lower(), "hybridview.view": view.name, **KEPT}
-    if _needs_mapping(view):
-        properties["delta.columnMapping.mode"] = "name"
-    parts = [f"CREATE OR REPLACE TABLE {target} USING delta"]
-    if view.cluster_by:
-        parts.append(f"CLUSTER BY ({', '.join(quote(c) for c in view.cluster_by)})")
-    if view.comment:
-        parts.append(f"COMMENT {literal(view.comment)}")
-    pairs = ", ".join(f"{literal(k)} = {literal(v)}" for k, v in properties.items())
-    parts.append(f"TBLPROPERTIES ({pairs})")
-    return " ".join(parts)

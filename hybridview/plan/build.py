@@ -409,4 +409,5 @@ def _apply(found: Program, facts: tuple[ChangeFacts, ...]) -> Apply:
         near=found.near,
         kept=found.kept,
         readings=found.readings,
+        merge=found.merge,
     )

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from hybridview.catalog import ViewRecord
 from hybridview.compiler.batch import Batch
 from hybridview.compiler.render import text
+from hybridview.compiler.statements import Merge
 from hybridview.compiler.view import CompiledView, delta_program
 from hybridview.plan.remembered import Remembered
 from hybridview.plan.steps import NearRead
@@ -32,6 +33,8 @@ class Program:
     near: tuple[NearRead, ...]
     kept: tuple[tuple[str, str], ...]
     readings: Mapping[str, int]
+    merge: Merge | None
+    """What `apply` does, row by row; an epoch is in none of it."""
 
     def at(self, epoch: int) -> Program:
         number = str(epoch)
@@ -72,4 +75,5 @@ def _make(compiled: CompiledView, batch: Batch) -> Program:
         near,
         tuple((part.symbol, text(part.query)) for part in made.kept),
         made.readings,
+        made.merge,
     )

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from hybridview.compiler.layout import Layout
+from hybridview.compiler.statements import Merge
 from hybridview.schema import Executed, VersionVector
 
 
@@ -85,6 +86,8 @@ class Apply:
     """Whether the view is computed from its parts as a whole: then no change feed is read."""
     at_most: float | None = None
     """The largest share of a source that may have changed; known once its change is netted."""
+    merge: Merge | None = None
+    """What `sql` does, row by row, if it meets stored rows by their keys."""
 
     def reads(self, symbol: str) -> bool:
         """Say whether computing the change reads a relation, by its quoted symbol."""
@@ -152,4 +155,6 @@ class RefreshPlan:
         data = asdict(self)
         for view in data["views"]:
             view.pop("layout")
+            if view["step"] is not None:
+                view["step"].pop("merge", None)  # its text is there
         return data

@@ -40,8 +40,10 @@ VIEWS = {
     "overall": "SELECT min(x) AS low, count(*) AS n FROM t",
     "large": "SELECT g, total FROM totals WHERE total > 20",
     "best": "SELECT g, x FROM t ORDER BY x DESC LIMIT 3",
+    "halves": "SELECT g / 2.0D AS half, count(*) AS n FROM t GROUP BY g / 2.0D",
 }
-"""Additive, affected keys, bag, DISTINCT, one row with a state table, a child, and a part."""
+"""Additive, affected keys, bag, DISTINCT, one row with a state table, a child, and a part. The last
+has a key by which rows are only met by a MERGE; small changes of the others are written without."""
 
 ODD = {"odd": "SELECT g AS `the group`, count(*) AS `the count` FROM t GROUP BY g"}
 """Its table is created with its change feed off, which is then switched on."""

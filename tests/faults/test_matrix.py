@@ -34,6 +34,7 @@ TABLES = len(VIEWS) + 2
 WRITTEN = {
     "planned": 0,
     "before_write": 0,
+    "before_commit": 0,
     "after_write": 1,
     "between_tables": 1,
     "before_feed": TABLES + 1,
@@ -46,6 +47,7 @@ SHORT = {
     ("client", "during_write", "incremental"),
     ("client", "after_write", "hybrid"),
     ("alone", "during_write", "incremental"),
+    ("alone", "before_commit", "incremental"),
     ("group", "between_tables", "incremental"),
 }
 """The cases that are part of every test run: each kind, and the points where most can go wrong."""
@@ -61,6 +63,7 @@ CASES = [
     for kind in KINDS
     for point in POINTS
     for strategy in STRATEGIES
+    if (point, strategy) != ("before_commit", "snapshot")  # a statement has no such point
 ]
 
 

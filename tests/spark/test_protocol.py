@@ -20,7 +20,7 @@ from hybridview.errors import RaceLostError
 from hybridview.plan.steps import Apply, Load, RefreshPlan, ViewPlan
 from hybridview.schema import Executed
 from hybridview.watermark import read_watermark
-from tests.spark.warehouse import Warehouse, next_job, record
+from tests.spark.warehouse import Warehouse, leave_to_spark, next_job, record
 
 pytestmark = pytest.mark.spark
 
@@ -333,7 +333,8 @@ def test_a_foreign_write_during_a_refresh_is_noticed(shop: Warehouse) -> None:
     shop.assert_exact("shares")
 
 
-def test_the_plan_is_what_runs(shop: Warehouse) -> None:
+def test_the_plan_is_what_runs(shop: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    leave_to_spark(monkeypatch)
     shop.sql("INSERT INTO {orders} VALUES (21, 2, 3.50, 'n')")
     shop.sql("UPDATE {prices} SET price = 1")
     plan = shop.store.plan()
@@ -363,7 +364,10 @@ def test_the_plan_is_what_runs(shop: Warehouse) -> None:
     assert len(writes) == sum(v.step is not None for v in plan.views)
 
 
-def test_incremental_reads_only_changes_and_what_they_touch(shop: Warehouse) -> None:
+def test_incremental_reads_only_changes_and_what_they_touch(
+    shop: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leave_to_spark(monkeypatch)
     shop.sql("INSERT INTO {orders} VALUES (21, 2, 3.50, 'n')")
     shop.sql("DELETE FROM {orders} WHERE id = 2")
     shop.sql("UPDATE {customers} SET region = 'east' WHERE id = 1")

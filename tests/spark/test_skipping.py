@@ -9,7 +9,7 @@ import pytest
 
 from hybridview.engine import inline
 from hybridview.engine.values import PAGE_ROWS
-from tests.spark.warehouse import Warehouse, record
+from tests.spark.warehouse import Warehouse, leave_to_spark, record
 
 pytestmark = pytest.mark.spark
 
@@ -60,8 +60,11 @@ def test_conditions_reach_tables_and_nothing_is_missed(
     shop.assert_exact(*VIEWS)
 
 
-def test_a_merge_looks_where_the_change_is(template: Warehouse, tmp_path: Path) -> None:
+def test_a_merge_looks_where_the_change_is(
+    template: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The touched groups lie in the small files of the views' tables."""
+    leave_to_spark(monkeypatch)
     shop = template.copy(tmp_path / "store")
     shop.sql("UPDATE {t} SET x = 9 WHERE k = 1003")
     shop.sql("DELETE FROM {t} WHERE k = 2004")

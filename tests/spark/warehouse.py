@@ -10,9 +10,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from hybridview import Store
 from hybridview.catalog import ViewState
 from hybridview.deltalog import Commit, FolderLog
+from hybridview.engine import direct
 from hybridview.engine.session import OWN_SETTINGS, Session, SparkPort, temp_view
 
 FEED = "USING delta TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')"
@@ -151,3 +154,8 @@ def next_job(spark: Any) -> int:
             return int(max(found))
         time.sleep(0.05)
     raise AssertionError("the status tracker does not know the probe's job")
+
+
+def leave_to_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every change be written by a statement, however small it is."""
+    monkeypatch.setattr(direct, "open_table", lambda *_: None)

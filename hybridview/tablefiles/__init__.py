@@ -1,0 +1,1 @@
+"""Stored tables, read and changed without Spark: for small changes, a MERGE costs too much."""

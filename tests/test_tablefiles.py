@@ -1,0 +1,313 @@
+"""Small tables are changed without Spark: rows, change feed, statistics, and who may not."""
+
+from __future__ import annotations
+
+import json
+import threading
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import CommitProperties, DeltaTable, write_deltalake
+
+from hybridview.deltalog import CommitKind, FolderLog
+from hybridview.tablefiles import change as changing
+from hybridview.tablefiles import meeting
+from hybridview.tablefiles.change import Change, Mark, Place, Taken, commit
+from hybridview.tablefiles.meeting import meet
+from hybridview.tablefiles.table import FileTable, open_table
+from hybridview.tablefiles.values import kind_of, to_array, to_values
+
+FEED = {"delta.enableChangeDataFeed": "true"}
+MARK = Mark("view", 7, '{"hybridview": 1}', "hybridview")
+
+
+def stored(folder: Path, rows: list[dict[str, Any]], **more: Any) -> FileTable:
+    """Make a table of small columns and open it."""
+    schema = pa.schema([("k", pa.int64()), ("s", pa.string())])
+    data = pa.Table.from_pylist(rows, schema)
+    write_deltalake(str(folder), data, **{"configuration": FEED, "mode": "append", **more})
+    return opened(folder)
+
+
+def opened(folder: Path) -> FileTable:
+    table = open_table(folder, DeltaTable(str(folder)).version())
+    assert table is not None
+    return table
+
+
+def rows_of(folder: Path) -> list[dict[str, Any]]:
+    read = DeltaTable(str(folder)).to_pyarrow_table().to_pylist()
+    return sorted(read, key=lambda row: (row["k"] is None, row["k"] or 0, row["s"] or ""))
+
+
+def feed_of(folder: Path, version: int) -> list[tuple[Any, ...]]:
+    feed = DeltaTable(str(folder)).load_cdf(starting_version=version, ending_version=version)
+    read = pa.table(feed.read_all())
+    columns = [read.column(name).to_pylist() for name in ("_change_type", "k", "s")]
+    return sorted(zip(*columns, strict=True), key=repr)
+
+
+def write(table: FileTable, change: Change) -> int:
+    return commit(table, change, MARK, lambda: None)
+
+
+def test_rows_go_change_and_come(tmp_path: Path) -> None:
+    table = stored(tmp_path, [{"k": 1, "s": "a"}, {"k": 2, "s": "b"}, {"k": None, "s": None}])
+    met = meet(table, ["k"], [(1,), (None,), (9,)])
+    assert met is not None
+    assert met.by_key == {(1,): [Place(0, 0)], (None,): [Place(0, 2)]}
+    assert met.rows[Place(0, 0)] == (1, "a")
+    version = write(table, Change([Place(0, 2)], {Place(0, 0): (1, "A")}, [(9, "new"), (9, "new")]))
+    assert version == 1
+    assert rows_of(tmp_path) == [
+        {"k": 1, "s": "A"},
+        {"k": 2, "s": "b"},
+        {"k": 9, "s": "new"},
+        {"k": 9, "s": "new"},
+    ]
+    assert feed_of(tmp_path, 1) == [
+        ("delete", None, None),
+        ("insert", 9, "new"),
+        ("insert", 9, "new"),
+        ("update_postimage", 1, "A"),
+        ("update_preimage", 1, "a"),
+    ]
+    made = FolderLog(tmp_path).commit(1)
+    assert (made.kind, made.rows, made.user_metadata) == (CommitKind.ROWS, 4, MARK.user_metadata)
+    assert dict(made.transactions) == {"view": 7}
+
+
+def test_rows_that_only_come_are_an_append(tmp_path: Path) -> None:
+    table = stored(tmp_path, [{"k": 1, "s": "a"}])
+    write(table, Change(arrived=[(2, "b")]))
+    made = FolderLog(tmp_path).commit(1)
+    assert (made.kind, made.rows, len(made.files)) == (CommitKind.APPEND, 1, 1)
+    assert feed_of(tmp_path, 1) == [("insert", 2, "b")]
+    assert [row["k"] for row in rows_of(tmp_path)] == [1, 2]
+
+
+def test_a_table_may_become_empty_and_fill_again(tmp_path: Path) -> None:
+    table = stored(tmp_path, [{"k": 1, "s": "a"}])
+    write(table, Change(gone=[Place(0, 0)]))
+    assert rows_of(tmp_path) == []
+    again = opened(tmp_path)
+    assert again.files == ()
+    write(again, Change(arrived=[(5, "e")]))
+    assert rows_of(tmp_path) == [{"k": 5, "s": "e"}]
+
+
+def test_small_files_become_one(tmp_path: Path) -> None:
+    for number in range(3):
+        table = stored(tmp_path, [{"k": number, "s": "x"}])
+    assert len(table.files) == 3
+    met = meet(table, ["k"], [(1,)])
+    assert met is not None
+    ((place,),) = met.by_key.values()
+    write(table, Change(updated={place: (1, "y")}))
+    assert len(opened(tmp_path).files) == 1
+    assert [row["s"] for row in rows_of(tmp_path)] == ["x", "y", "x"]
+    assert len(feed_of(tmp_path, 3)) == 2
+
+
+def test_of_a_larger_table_only_touched_files_are_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(changing, "ONE_FILE", 0)
+    for number in range(3):
+        table = stored(tmp_path, [{"k": 10 * number + n, "s": "x"} for n in range(5)])
+    met = meet(table, ["k"], [(11,), (99,)])
+    assert met is not None and met.files == 1
+    ((place,),) = met.by_key.values()
+    write(table, Change([place], {}, [(99, "z")]))
+    made = FolderLog(tmp_path).commit(3)
+    assert len(made.files) == 2
+    assert [r["k"] for r in rows_of(tmp_path)] == [0, 1, 2, 3, 4, 10, 12, 13, 14, 20, 21, 22, 23,
+                                                   24, 99]  # fmt: skip
+
+
+def test_rows_keep_their_order(tmp_path: Path) -> None:
+    table = stored(tmp_path, [{"k": n, "s": "x"} for n in range(100)])
+    write(table, Change([Place(0, 3)], {Place(0, 50): (50, "y")}))
+    after = opened(tmp_path)
+    read = after.read(after.files[0], ["k"]).column("k").to_pylist()
+    assert read == [n for n in range(100) if n != 3]
+
+
+def test_what_is_too_large_is_not_looked_through(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = stored(tmp_path, [{"k": 1, "s": "a"}])
+    monkeypatch.setattr(meeting, "MOST_REWRITTEN", 10)
+    assert meet(table, ["k"], [(1,)]) is None
+    assert meet(table, ["k"], [(2,)]) is not None  # nothing to write anew
+    monkeypatch.setattr(meeting, "MOST_READ", 10)
+    assert meet(table, ["k"], [(2,)]) is None
+
+
+def test_one_of_many_writers_makes_a_version(tmp_path: Path) -> None:
+    table = stored(tmp_path, [{"k": 0, "s": ""}])
+    lost: list[int] = []
+    start = threading.Barrier(8)
+
+    def one(number: int) -> None:
+        start.wait()
+        try:
+            write(table, Change(arrived=[(number, "w")]))
+        except Taken:
+            lost.append(number)
+
+    threads = [threading.Thread(target=one, args=(n,)) for n in range(1, 9)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(lost) == 7
+    assert len(rows_of(tmp_path)) == 2
+    assert DeltaTable(str(tmp_path)).version() == 1
+    assert not list((tmp_path / "_delta_log").glob(".*.tmp"))
+
+
+def test_a_change_that_fails_before_its_commit_leaves_nothing(tmp_path: Path) -> None:
+    table = stored(tmp_path, [{"k": 1, "s": "a"}])
+    before = sorted(p.name for p in tmp_path.rglob("*.parquet"))
+
+    def fail() -> None:
+        raise OSError("the disk is full")
+
+    with pytest.raises(OSError, match="the disk is full"):
+        commit(table, Change([Place(0, 0)]), MARK, fail)
+    assert sorted(p.name for p in tmp_path.rglob("*.parquet")) == before
+    assert DeltaTable(str(tmp_path)).version() == 0
+
+
+@pytest.mark.parametrize(
+    "configuration, more",
+    [
+        ({"delta.appendOnly": "true"}, {}),
+        ({}, {"partition_by": ["k"]}),
+        ({"delta.checkpointInterval": "1"}, {}),
+        ({"delta.enableDeletionVectors": "true"}, {}),
+    ],
+    ids=["append only", "partitioned", "checkpoint due", "deletion vectors"],
+)
+def test_tables_that_ask_for_more_are_left_to_spark(
+    tmp_path: Path, configuration: dict[str, str], more: dict[str, Any]
+) -> None:
+    data = pa.table({"k": [1], "s": ["a"]})
+    write_deltalake(str(tmp_path), data, configuration=configuration, **more)
+    assert open_table(tmp_path, 0) is None
+
+
+def test_a_table_with_a_constraint_is_left_to_spark(tmp_path: Path) -> None:
+    write_deltalake(str(tmp_path), pa.table({"k": [1]}))
+    DeltaTable(str(tmp_path)).alter.add_constraint({"positive": "k > 0"})
+    assert open_table(tmp_path, 1) is None
+
+
+def test_a_column_of_an_unknown_type_is_left_to_spark(tmp_path: Path) -> None:
+    write_deltalake(str(tmp_path), pa.table({"k": pa.array([[1]], pa.list_(pa.int64()))}))
+    assert open_table(tmp_path, 0) is None
+
+
+def test_the_commit_with_a_checkpoint_is_left_to_spark(tmp_path: Path) -> None:
+    for _ in range(9):
+        stored(tmp_path, [{"k": 1, "s": "a"}])
+    assert open_table(tmp_path, 8) is not None
+    write_deltalake(
+        str(tmp_path),
+        pa.table({"k": pa.array([1], pa.int64()), "s": ["a"]}),
+        mode="append",
+        commit_properties=CommitProperties(),
+    )
+    assert open_table(tmp_path, 9) is None
+
+
+VALUES: list[tuple[str, str, Any]] = [
+    ("tinyint", "-128", -128),
+    ("bigint", "-9223372036854775808", -(2**63)),
+    ("double", "1.0E-5", 1e-5),
+    ("double", "-0.0", -0.0),
+    ("boolean", "true", True),
+    ("string", "ü\u2028'\\", "ü\u2028'\\"),
+    ("binary", "00FF", b"\x00\xff"),
+    ("date", "1969-12-31", -1),
+    ("timestamp", "-1", -1),
+    ("timestamp_ntz", "1970-01-01 00:00:00.000001", 1),
+    ("decimal(38,6)", "12345678901234567890123456789012.345678", None),
+    ("decimal(10,8)", "1E-8", None),
+]
+
+
+@pytest.mark.parametrize("type_name, text, value", VALUES, ids=[f"{v[0]} {v[1]}" for v in VALUES])
+def test_values_survive(type_name: str, text: str, value: Any) -> None:
+    kind = kind_of(type_name)
+    assert kind is not None
+    plain = kind.parse(text)
+    assert plain == (Decimal(text) if value is None else value)
+    assert to_values(kind, to_array(kind, [plain, None])) == [plain, None]
+    assert kind.parse(kind.show(plain)) == plain
+
+
+@pytest.mark.parametrize(
+    "type_name, text",
+    [("date", "10000-01-01"), ("bigint", "9223372036854775808"), ("decimal(3,1)", "100.0")],
+)
+def test_values_that_cannot_be_carried_are_refused(type_name: str, text: str) -> None:
+    kind = kind_of(type_name)
+    assert kind is not None
+    with pytest.raises((ValueError, OverflowError, pa.ArrowException)):
+        to_array(kind, [kind.parse(text)])
+
+
+def test_floats_and_what_has_parts_are_not_carried() -> None:
+    names = ("float", "array<int>", "string collate UTF8_LCASE", "interval day")
+    assert [kind_of(name) for name in names] == [None] * 4
+
+
+def test_statistics_bound_what_is_there(tmp_path: Path) -> None:
+    schema = pa.schema(
+        [
+            ("n", pa.decimal128(10, 2)),
+            ("long", pa.string()),
+            ("d", pa.date32()),
+            ("t", pa.timestamp("us", "UTC")),
+            ("f", pa.float64()),
+            ("b", pa.bool_()),
+            ("none", pa.int32()),
+        ]
+    )
+    empty = pa.Table.from_pylist([], schema)
+    write_deltalake(str(tmp_path), empty)
+    table = opened(tmp_path)
+    rows = [
+        (Decimal("1.50"), "a" * 40, 0, 1_000_001, 1.5, True, None),
+        (Decimal("-2.25"), "b" * 40, 5, 2_000_001, float("nan"), None, None),
+    ]
+    write(table, Change(arrived=rows))
+    (line,) = [
+        json.loads(text)["add"]
+        for text in (tmp_path / "_delta_log" / f"{1:020d}.json").read_text().splitlines()
+        if '"add"' in text
+    ]
+    assert json.loads(line["stats"], parse_float=Decimal) == {
+        "numRecords": 2,
+        "minValues": {
+            "n": Decimal("-2.25"),
+            "long": "a" * 32,
+            "d": "1970-01-01",
+            "t": "1970-01-01T00:00:01.000Z",
+        },
+        "maxValues": {
+            "n": Decimal("1.50"),
+            "d": "1970-01-06",
+            "t": "1970-01-01T00:00:02.001Z",
+        },
+        "nullCount": {"n": 0, "long": 0, "d": 0, "t": 0, "f": 0, "b": 1, "none": 2},
+    }
+    read = DeltaTable(str(tmp_path)).to_pyarrow_table().to_pylist()
+    assert read[0]["t"] == datetime(1970, 1, 1, 0, 0, 1, 1, tzinfo=UTC)
+    assert read[1]["d"] == date(1970, 1, 6)
