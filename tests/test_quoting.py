@@ -12,9 +12,9 @@ from hybridview import Store
 from hybridview.catalog import ViewRecord
 from hybridview.compiler.statements import literal, quote
 from hybridview.compiler.view import arguments, plan_view
+from hybridview.engine.creating import create
 from hybridview.engine.relations import Relations
 from hybridview.engine.session import table_at, temp_view
-from hybridview.engine.writer import _create
 from hybridview.errors import RaceLostError
 from hybridview.operations.explain import explain_record
 from hybridview.operations.verify import _within_tolerance
@@ -124,7 +124,7 @@ def test_comments_and_clustering_are_quoted(odd: str) -> None:
             name, "id", "folder", Executed.INITIAL, "", (), layout=layout, cluster_by=(name,),
             comment=name,
         )  # fmt: skip
-        text = _create(plan, table_at(f"/data/{name}"), True)
+        text = create(plan, table_at(f"/data/{name}"), True)
         return [(p.kind.value, "<odd>" if name in unescaped(p) else p.text) for p in pieces(text)]
 
     assert head(odd) == head("plain")

@@ -221,7 +221,7 @@ def test_a_bounded_merge_differs_by_its_condition_alone(key: str) -> None:
     """Whatever the columns are called, and whatever stands inside parentheses."""
     change = Layout(LayoutKind.KEYED, (key,), (key,))
     bag = Layout(LayoutKind.BAG, (key,))
-    for merge in (statements.replace("v", change), statements.patch("v", bag, "1")):
+    for merge in (statements.replace("v", change).statement(), statements.patch("v", bag, "1")):
         found = statements.bounded(merge, "t.x = 1")
         words = [piece.text for piece in pieces(found)]
         added = ["AND", "(", "t", ".", "x", "=", "1", ")", "WHEN", "MATCHED"]

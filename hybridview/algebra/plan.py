@@ -18,6 +18,10 @@ class PlanError(Exception):
     """A plan that cannot exist: a bug in the compiler, never a user's mistake."""
 
 
+KEPT, GONE = "kept", "gone"
+"""Parts of a table's change, by what became of the declared keys of its rows."""
+
+
 @dataclass(frozen=True, slots=True)
 class Near:
     """Where the values of a table's `column` are found: in columns of some changes.
@@ -27,7 +31,7 @@ class Near:
 
     column: str
     found_in: tuple[tuple[str, str], ...]
-    """The changed tables, and their columns."""
+    """The symbols of the changes, and their columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,17 +48,24 @@ class Scan:
         """The name of the relation that it reads."""
         if self.near is None:
             return f"{self.table}@new"
-        values = ", ".join(f"{table}@changes.{column}" for table, column in self.near.found_in)
+        values = ", ".join(f"{symbol}.{column}" for symbol, column in self.near.found_in)
         return f"{self.table}@near {self.near.column} in {values}"
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """The rows a table gained (+1) and lost (-1) since the last refresh."""
+    """The rows a table gained (+1) and lost (-1) since the last refresh; or a `part` of them."""
 
     table: str
     alias: str
     columns: tuple[str, ...]
+    part: str = ""
+    """KEPT: of keys that were there and still are. GONE: of keys that are there no more."""
+
+    @property
+    def symbol(self) -> str:
+        """The name of the relation that it reads."""
+        return f"{self.table}@{self.part or 'changes'}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,8 +50,9 @@ def _label(plan: Plan) -> str:
     match plan:
         case Scan(table, alias, columns):
             return f"Scan {_aliased(table, alias)} ({', '.join(columns)})"
-        case Changes(table, alias, columns):
-            return f"Changes of {_aliased(table, alias)} ({', '.join(columns)})"
+        case Changes(table, alias, columns, part):
+            which = f" with keys {part}" if part else ""
+            return f"Changes of {_aliased(table, alias)}{which} ({', '.join(columns)})"
         case Constant(names, rows):
             return f"Constant rows: {len(rows)} of ({', '.join(names)})"
         case Filter(_, condition):

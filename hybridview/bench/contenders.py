@@ -24,6 +24,8 @@ from hybridview.store import Store
 
 DATABASE = "hybridview_bench"
 VIEW = "result"
+ORDERS, ORDER_KEY = "orders", "o_orderkey"
+REFERENCES = {"lineitem": ("l_orderkey -> orders",)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +130,7 @@ class Refresh:
     def seed(self, folder: Path, tables: Tables) -> None:
         store = Store.open(folder, spark=self.spark)
         for name in tables_of(self.query):
-            store.add_table(name, tables.paths[name])
+            self._declare(store, name, tables)
         store.create_view(VIEW, query_text(self.query))
         state = store.refresh().views[0]
         if state.executed in TROUBLE:
@@ -139,8 +141,14 @@ class Refresh:
         self.store = Store.open(folder, spark=self.spark, create=False)
         for name in tables_of(self.query):
             if name in CHANGING:
-                self.store.add_table(name, tables.paths[name], replace=True)
+                self._declare(self.store, name, tables)
         self.store.refresh()  # nothing changed yet: this opens what a store opens once
+
+    def _declare(self, store: Store, name: str, tables: Tables) -> None:
+        """Register a table, with the keys of TPC-H that matter when orders change."""
+        refers = REFERENCES.get(name, ()) if ORDERS in tables_of(self.query) else ()
+        key = (ORDER_KEY,) if name == ORDERS else ()
+        store.add_table(name, tables.paths[name], key=key, references=refers, replace=True)
 
     def run(self) -> tuple[str, str]:
         assert self.store is not None

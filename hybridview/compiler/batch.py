@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hybridview.algebra.plan import Constant, Filter, Flatten, Join, Plan, Project, Scan, Union
+from hybridview.algebra.plan import (
+    KEPT,
+    Constant,
+    Filter,
+    Flatten,
+    Join,
+    Plan,
+    Project,
+    Scan,
+    Union,
+)
 from hybridview.algebra.walk import tables, walk
 from hybridview.compiler.links import Link
 
@@ -18,9 +28,19 @@ class Batch:
     links: frozenset[Link] = frozenset()
 
     @property
-    def growing_links(self) -> frozenset[Link]:
-        """The links to tables that only gained rows: no row that was there refers to a new one."""
-        return frozenset(link for link in self.links if link.target in self.appended)
+    def growing_links(self) -> frozenset[tuple[Link, str]]:
+        """The links to tables that only gained rows: no row that was there refers to a new one.
+
+        Each with the part of that change that old rows may refer to: none of it.
+        """
+        return frozenset((link, "") for link in self.links if link.target in self.appended)
+
+    @property
+    def signed_links(self) -> frozenset[tuple[Link, str]]:
+        """All links, each with the part of its target's change that old rows may refer to."""
+        return frozenset(
+            (link, "" if link.target in self.appended else KEPT) for link in self.links
+        )
 
 
 def touched(plan: Plan, batch: Batch) -> bool:

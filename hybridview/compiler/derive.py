@@ -8,6 +8,7 @@ from sqlglot import exp
 
 from hybridview.algebra.expressions import Named, column
 from hybridview.algebra.plan import (
+    KEPT,
     Aggregate,
     Changes,
     Consolidate,
@@ -37,7 +38,7 @@ from hybridview.algebra.plan import (
 )
 from hybridview.compiler import rules
 from hybridview.compiler.batch import Batch, touched
-from hybridview.compiler.links import meets_nothing
+from hybridview.compiler.links import NO_CUTS, Cuts, cut, meets_nothing
 from hybridview.compiler.rules.aggregate import aggregate, plain
 from hybridview.compiler.rules.filter import filter
 from hybridview.compiler.rules.flatten import flatten
@@ -53,50 +54,48 @@ from hybridview.compiler.rules.window import window
 __all__ = ["before", "derive", "rules"]
 
 
-Aliases = frozenset[str]
-Memo = dict[tuple[str, int, Aliases], Plan]
+Memo = dict[tuple[str, int, Cuts], Plan]
 """What was derived of a part, by its identity: a part that several others read is derived once."""
 
-ALL: Aliases = frozenset()
 
-
-def derive(plan: Plan, batch: Batch, memo: Memo | None = None, without: Aliases = ALL) -> Plan:
+def derive(plan: Plan, batch: Batch, memo: Memo | None = None, cuts: Cuts = NO_CUTS) -> Plan:
     """Return the signed change of `plan` that `batch` causes.
 
     What reads no changed table has no change; so constant rows, which read none, never have one.
-    The changes of the scans `without` are left out: what is above joins them to nothing.
+    Of the changes of some scans only a part is used, or none: what is above joins the others to
+    nothing.
     """
-    if not touched(plan, batch):
+    if not touched(plan, batch) or cuts.leave_nothing(plan, batch.changed):
         return Empty(output(plan))
     memo = {} if memo is None else memo
-    key = ("change", id(plan), without)
+    key = ("change", id(plan), cuts)
     if key not in memo:
-        memo[key] = _derive(plan, batch, memo, without)
+        memo[key] = _derive(plan, batch, memo, cuts)
     return memo[key]
 
 
-def _derive(plan: Plan, batch: Batch, memo: Memo, without: Aliases) -> Plan:
+def _derive(plan: Plan, batch: Batch, memo: Memo, cuts: Cuts) -> Plan:
     match plan:
         case Scan(_, alias):
-            return Empty(output(plan)) if alias in without else scan(plan, batch)
+            return cut(scan(plan, batch), cuts.of(alias))
         case Filter(child):
-            return filter(plan, derive(child, batch, memo, without))
+            return filter(plan, derive(child, batch, memo, cuts))
         case Project(child):
-            return project(plan, derive(child, batch, memo, without))
+            return project(plan, derive(child, batch, memo, cuts))
         case Join():
-            return _derive_join(plan, batch, memo, without)
+            return _derive_join(plan, batch, memo, cuts)
         case Union(inputs):
             return union(plan, tuple(derive(child, batch, memo) for child in inputs))
         case Aggregate(child):
             return aggregate(plan, derive(child, batch, memo), before(child, batch, memo))
         case Semi() | Outer():
-            return _derive_by_row(plan, batch, memo, without)
+            return _derive_by_row(plan, batch, memo, cuts)
         case Window(child):
             return window(plan, derive(child, batch, memo), before(child, batch, memo))
         case Repeat(child):
-            return repeat(plan, derive(child, batch, memo, without))
+            return repeat(plan, derive(child, batch, memo, cuts))
         case Flatten(child):
-            return flatten(plan, derive(child, batch, memo, without))
+            return flatten(plan, derive(child, batch, memo, cuts))
         case (
             Distinct()
             | Top()
@@ -116,26 +115,52 @@ def _derive(plan: Plan, batch: Batch, memo: Memo, without: Aliases) -> Plan:
             assert_never(plan)
 
 
-def _derive_join(plan: Join, batch: Batch, memo: Memo, without: Aliases) -> Plan:
+def _derive_join(plan: Join, batch: Batch, memo: Memo, cuts: Cuts) -> Plan:
     """Return the change of a join, one side read old: the one by which more is known to be empty.
 
     Declared keys say so of new rows of one side and old rows of the other. Read new, the other
     side may have rows that came together with them.
     """
     left, right = plan.left, plan.right
-    alone_right = meets_nothing(plan.condition, left, right, batch.growing_links)
-    alone_left = meets_nothing(plan.condition, right, left, batch.growing_links)
+    alone_right = meets_nothing(plan.condition, left, right, batch.signed_links, cuts)
+    alone_left = meets_nothing(plan.condition, right, left, batch.signed_links, cuts)
     if alone_left and not alone_right:
-        turned = Join(right, left, plan.condition)
-        left_change = derive(left, batch, memo, without | alone_left)
-        right_change = derive(right, batch, memo, without)
-        change = join(turned, right_change, left_change, before(right, batch, memo))
-        return change if isinstance(change, Empty) else in_order(change, output(plan))
-    changes = derive(left, batch, memo, without), derive(right, batch, memo, without | alone_right)
-    return join(plan, *changes, before(left, batch, memo))
+        turned = _change_of_join(Join(right, left, plan.condition), alone_left, batch, memo, cuts)
+        return turned if isinstance(turned, Empty) else in_order(turned, output(plan))
+    return _change_of_join(plan, alone_right, batch, memo, cuts)
 
 
-def _derive_by_row(plan: Semi | Outer, batch: Batch, memo: Memo, without: Aliases) -> Plan:
+def _change_of_join(
+    plan: Join, alone: frozenset[tuple[str, str]], batch: Batch, memo: Memo, cuts: Cuts
+) -> Plan:
+    """Return the change of a join whose left side is read old.
+
+    R.fk -> S.key, and dS = arrived + moved - gone, by keys that are new, stay, and are gone:
+
+      R_old * arrived = 0                nothing that was there refers to what came
+      R_old * gone = -dR * gone          nothing that is there refers to what went: all that did
+                                         is in dR, with its sign
+
+    so   d(R * S) = dR * S_new + R_old * moved + dR * gone.
+    """
+    left, right = plan.left, plan.right
+    held = derive(left, batch, memo, cuts)
+    below = cuts.also(alone)
+    met = derive(right, batch, memo, below)
+    change = join(plan, held, met, before(left, batch, memo))
+    terms = [] if isinstance(change, Empty) else [change]
+    for alias, part in sorted(alone):
+        if part != KEPT or isinstance(held, Empty):
+            continue
+        gone = derive(right, batch, memo, below.only_gone(right, alias))
+        if not isinstance(gone, Empty):
+            terms.append(Join(held, gone, plan.condition))
+    if not terms:
+        return Empty(output(plan))
+    return terms[0] if len(terms) == 1 else Union(tuple(terms), output(plan))
+
+
+def _derive_by_row(plan: Semi | Outer, batch: Batch, memo: Memo, cuts: Cuts) -> Plan:
     """Return the change of a join that gives rows for each row of its left side by itself.
 
     If all that came on the left are rows that declared keys say have no partner among the old rows
@@ -146,10 +171,10 @@ def _derive_by_row(plan: Semi | Outer, batch: Batch, memo: Memo, without: Aliase
     old_left, judged_by = before(left, batch, memo), right
     alone = meets_nothing(plan.condition, left, right, batch.growing_links)
     new_left = meets_nothing(plan.condition, right, left, batch.growing_links)
-    if new_left and isinstance(derive(left, batch, memo, without | new_left), Empty):
+    if new_left and isinstance(derive(left, batch, memo, cuts.also(new_left)), Empty):
         # What came on both sides may be partners: then nothing of the right side is left out.
-        old_left, judged_by, alone = left, Filter(right, exp.false()), ALL
-    changes = derive(left, batch, memo, without), derive(right, batch, memo, alone)
+        old_left, judged_by, alone = left, Filter(right, exp.false()), frozenset()
+    changes = derive(left, batch, memo, cuts), derive(right, batch, memo, cuts.also(alone))
     old_right = before(right, batch, memo)
     if isinstance(plan, Semi):
         return semi(plan, *changes, old_left, old_right, judged_by)
@@ -171,7 +196,7 @@ def before(plan: Plan, batch: Batch, memo: Memo | None = None) -> Plan:
     if not touched(plan, batch):
         return plan
     memo = {} if memo is None else memo
-    key = ("before", id(plan), ALL)
+    key = ("before", id(plan), NO_CUTS)
     if key not in memo:
         memo[key] = _before(plan, batch, memo)
     return memo[key]

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
 from hybridview.algebra.expressions import Expr, conjuncts
 from hybridview.algebra.plan import (
+    GONE,
+    KEPT,
     Aggregate,
+    Changes,
+    Empty,
     Filter,
     Flatten,
     Join,
+    Negate,
     Outer,
     Plan,
     Project,
@@ -21,6 +27,9 @@ from hybridview.algebra.plan import (
     Window,
     output,
 )
+from hybridview.algebra.walk import walk
+from hybridview.compiler.statements import quote
+from hybridview.schema import HIDDEN, WEIGHT
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,15 +48,56 @@ class Link:
         return f"{self.table} ({', '.join(self.columns)}) -> {self.target}"
 
 
-def meets_nothing(
-    condition: Expr | None, held: Plan, changed: Plan, links: frozenset[Link]
-) -> frozenset[str]:
-    """Return the scans of `changed`, by alias, whose new rows have no partner in the old `held`.
+@dataclass(frozen=True, slots=True)
+class Cuts:
+    """Scans, by alias, of whose changes only a part is used by what is above.
 
-    R.fk -> S.key, S only gained rows:   R_old * dS = 0   where the condition says R.fk = S.key
+    None of it (""), that of kept keys, or that of gone keys: the latter with a plus, as the rows
+    they were. What is above counts on how a change is put together of those of the scans; so a
+    scan that is cut for its own sake is `closed`: no link to it is used below.
+    """
+
+    parts: frozenset[tuple[str, str]] = frozenset()
+    closed: frozenset[str] = frozenset()
+
+    def of(self, alias: str) -> str | None:
+        """Return the part of a scan's change that is used; None for all of it."""
+        return dict(self.parts).get(alias)
+
+    def also(self, parts: frozenset[tuple[str, str]]) -> Cuts:
+        """Return these cuts and those of other scans; what is left out stays left out."""
+        more = {alias: "" if self.of(alias) == "" else part for alias, part in parts}
+        both = frozenset({**dict(self.parts), **more}.items())
+        return Cuts(both, self.closed.union(more))
+
+    def only_gone(self, plan: Plan, alias: str) -> Cuts:
+        """Return the cuts that leave nothing of a plan's change but what went from one scan."""
+        others = {node.alias for node in walk(plan) if isinstance(node, Scan)} - {alias}
+        return Cuts(frozenset({(alias, GONE), *((other, "") for other in others)}), self.closed)
+
+    def leave_nothing(self, plan: Plan, changed: frozenset[str]) -> bool:
+        """Say whether all changes that a plan reads are left out."""
+        scans = [n.alias for n in walk(plan) if isinstance(n, Scan) and n.table in changed]
+        return bool(self.parts) and all(self.of(alias) == "" for alias in scans)
+
+
+NO_CUTS = Cuts()
+
+
+def meets_nothing(
+    condition: Expr | None,
+    held: Plan,
+    changed: Plan,
+    links: frozenset[tuple[Link, str]],
+    cuts: Cuts = NO_CUTS,
+) -> frozenset[tuple[str, str]]:
+    """Return the scans of `changed` whose new rows have no partner in the old `held`.
+
+    R.fk -> S.key, and rows of S came:   R_old * dS = 0   where the condition says R.fk = S.key
 
     What R_old refers to was in S_old; keys are unique, so no new row of S has such a key. A NULL
-    equals nothing.
+    equals nothing. Each scan, by alias, comes with the part of its change that may have partners,
+    as `links` give it.
     """
     if not links or condition is None:
         return frozenset()
@@ -60,11 +110,35 @@ def meets_nothing(
             if refers is not None and key is not None:
                 pairs.setdefault((refers[0], key[0]), set()).add((refers[1], key[1]))
     return frozenset(
-        target.alias
+        (target.alias, part)
         for (table, target), equal in pairs.items()
-        for link in links
+        for link, part in links
         if (link.table, link.target) == (table.table, target.table)
         and set(zip(link.columns, link.key, strict=True)) <= equal
+        and target.alias not in cuts.closed
+    )
+
+
+def cut(change: Plan, part: str | None) -> Plan:
+    """Return a part of a table's change; all of it if `part` is None."""
+    if part is None or not isinstance(change, Changes):
+        return change
+    if not part:
+        return Empty(output(change))
+    found = replace(change, part=part)
+    return Negate(found) if part == GONE else found
+
+
+def part_of(relation: str, columns: Sequence[str], key: Sequence[str], part: str) -> str:
+    """Return the SQL of the part of a change, a relation with weights, that has such keys."""
+    names = ", ".join(quote(name) for name in columns)
+    keys = ", ".join(quote(name) for name in key)
+    weight, low, high = quote(WEIGHT), quote(f"{HIDDEN}low"), quote(f"{HIDDEN}high")
+    wanted = f"{low} < 0 AND {high} > 0" if part == KEPT else f"{high} < 0"
+    return (
+        f"SELECT {names}, {weight} FROM (SELECT {names}, {weight}, "
+        f"min({weight}) OVER (PARTITION BY {keys}) AS {low}, "
+        f"max({weight}) OVER (PARTITION BY {keys}) AS {high} FROM {relation}) AS c WHERE {wanted}"
     )
 
 
@@ -102,4 +176,4 @@ def _origin(plan: Plan, name: str, through: tuple[type, ...] = _LINEAR) -> tuple
             return None
 
 
-__all__ = ["Link", "meets_nothing"]
+__all__ = ["NO_CUTS", "Cuts", "Link", "cut", "meets_nothing", "part_of"]

@@ -44,7 +44,7 @@ from hybridview.algebra.plan import (
 from hybridview.compiler.kinds import Recorded
 
 Places = frozenset[tuple[str, str]]
-"""Changed tables and columns of theirs."""
+"""Symbols of changes and columns of theirs."""
 
 Found = Mapping[str, Places]
 """Columns of a plan whose values all occur in some columns of changes, NULLs included."""
@@ -82,8 +82,8 @@ class _Offers:
 
     def _of(self, plan: Plan) -> Found:
         match plan:
-            case Changes(table, alias, columns):
-                return {f"{alias}.{c}": frozenset({(table, c)}) for c in columns}
+            case Changes(_, alias, columns):
+                return {f"{alias}.{c}": frozenset({(plan.symbol, c)}) for c in columns}
             case Empty(names):
                 return dict.fromkeys(names, frozenset())
             case Filter(_, exp.Boolean(this=False)):
@@ -220,7 +220,8 @@ class _Narrower:
         found: list[Near] = []
         for name, places in sorted(wanted.items()):
             column = name.removeprefix(f"{scan.alias}.")
-            if places and all(self._comparable(scan.table, column, t, c) for t, c in places):
+            changes = [(symbol.rpartition("@")[0], c) for symbol, c in places]
+            if places and all(self._comparable(scan.table, column, t, c) for t, c in changes):
                 found.append(Near(column, tuple(sorted(places))))
         if not found:
             return scan

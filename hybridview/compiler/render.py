@@ -180,8 +180,8 @@ class _Renderer:
         match plan:
             case Scan(_, alias, columns):
                 return from_table(plan.symbol, alias, columns)
-            case Changes(table, alias, columns):
-                found = from_table(f"{table}@changes", alias, columns)
+            case Changes(_, alias, columns):
+                found = from_table(plan.symbol, alias, columns)
                 return replace(found, weight=qualified(WEIGHT, alias))
             case Reference(name, names):
                 alias = self._alias()

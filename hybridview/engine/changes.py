@@ -8,11 +8,13 @@ one that is used once.
 from __future__ import annotations
 
 import threading
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from hybridview.algebra.plan import KEPT
+from hybridview.compiler.links import part_of
 from hybridview.engine import inline
 from hybridview.engine.netting import netted_sql
 from hybridview.engine.session import Session, literal, quote, table_at
@@ -68,6 +70,42 @@ class Changes:
             if key not in self.made:
                 self.made[key] = self._make_readable(session, feed, end, once)
             return self.made[key]
+
+    def part(
+        self, session: Session, change: Change, feed: Feed, part: str, columns: Sequence[str]
+    ) -> Change:
+        """Return the rows of a change whose key stayed, or is gone, with some columns only.
+
+        Where these stay the same, nothing was changed: so an update of other columns is no row.
+        """
+        key = f"{id(change)} {part} of {', '.join(columns)}"
+        with self._lock(key):
+            if key not in self.made:
+                self.made[key] = self._make_part(session, change, feed, part, columns)
+            return self.made[key]
+
+    def _make_part(
+        self, session: Session, change: Change, feed: Feed, part: str, columns: Sequence[str]
+    ) -> Change:
+        wanted = {name.lower() for name in columns}
+        places = [n for n, (c, _) in enumerate(change.columns) if c.lower() in wanted]
+        shown = [change.columns[place] for place in places]
+        names = [name for name, _ in shown]
+        types = [kind.lower() for name, kind in shown if name.lower() in _lower(feed.key)]
+        # Texts tell 0.0 and -0.0 apart, and words that a collation does not; SQL does as joins do.
+        as_text = not any(t in ("float", "double") or " collate " in t for t in types)
+        if change.fetched is not None and as_text:
+            rows = _netted([(*(row[p] for p in places), row[-1]) for row in change.fetched])
+            key = [n for n, name in enumerate(names) if name.lower() in _lower(feed.key)]
+            fetched = _of_keys(rows, key, part)
+            kinds = [*shown, change.columns[-1]]
+            return Change(inline.as_relation(fetched, kinds), len(fetched), kinds, fetched)
+        listed = ", ".join(quote(name) for name in (*names, WEIGHT))
+        netted = netted_sql(f"SELECT {listed} FROM ({change.relation})", shown)
+        query = part_of(f"({netted})", names, feed.key, part)
+        if not change.kept_as:
+            return Change(query, columns=[*shown, (WEIGHT, "int")])
+        return self._keep(session, query, f"{part} of {feed.name}", [*shown, (WEIGHT, "int")])
 
     def values(self, session: Session, change: Change, column: str) -> Values | None:
         """Return the values that a column of a change has; looked up once."""
@@ -156,7 +194,12 @@ class Changes:
         if not netted:
             return _planned(session, query, columns)
         # Netting it once is enough for all who read it, and then its size is known.
-        own = self._name(f"change of {feed.name}")
+        return self._keep(session, query, f"change of {feed.name}", columns)
+
+    def _keep(
+        self, session: Session, query: str, what: str, columns: Sequence[tuple[str, str]]
+    ) -> Change:
+        own = self._name(what)
         name = _global(own)
         session.run(f"CREATE GLOBAL TEMPORARY VIEW {quote(own)} AS {query}")
         session.run(f"CACHE TABLE {name}")
@@ -207,6 +250,21 @@ def _netted(fetched: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
         for row, weight in weights.items()
         for _ in range(abs(weight))
     ]
+
+
+def _lower(names: Sequence[str]) -> set[str]:
+    return {name.lower() for name in names}
+
+
+def _of_keys(
+    rows: Sequence[tuple[Any, ...]], key: Sequence[int], part: str
+) -> list[tuple[Any, ...]]:
+    """Return the rows whose key was there and still is, or is there no more."""
+    signs: dict[tuple[Any, ...], set[Any]] = defaultdict(set)
+    for row in rows:
+        signs[tuple(row[place] for place in key)].add(row[-1])
+    wanted = {"1", "-1"} if part == KEPT else {"-1"}
+    return [row for row in rows if signs[tuple(row[place] for place in key)] == wanted]
 
 
 __all__ = ["Change", "Changes"]

@@ -22,8 +22,8 @@ class Relations:
         self.path = path
         self.shared = shared or Changes(path, "")
         self.known: dict[str, str] = {}
-        self.of_source: dict[str, Change] = {}
-        """The change of each source, by its name, that is registered now."""
+        self.of_symbol: dict[str, Change] = {}
+        """The changes that are registered now, by symbol in lower case."""
         self.near_sizes: dict[str, Size] = {}
         """The files that are left to read of a source near some changes, by symbol."""
         self.near_bytes: dict[str, float] = {}
@@ -59,8 +59,15 @@ class Relations:
         """Make `name@changes`, rows that weigh +1 or -1; return their number, if it is known."""
         change = self.shared.of(self.session, feed, end, once)
         self._register(f"{feed.name}@changes", change.relation)
-        self.of_source[feed.name.lower()] = change
+        self.of_symbol[f"{feed.name}@changes".lower()] = change
         return change.rows
+
+    def part(self, feed: Feed, part: str, columns: Sequence[str]) -> None:
+        """Make `name@kept` or `name@gone` from `name@changes`: some columns, of such keys."""
+        change = self.of_symbol[f"{feed.name}@changes".lower()]
+        found = self.shared.part(self.session, change, feed, part, columns)
+        self._register(f"{feed.name}@{part}", found.relation)
+        self.of_symbol[f"{feed.name}@{part}".lower()] = found
 
     def near(self, read: NearRead, source: Pinned, log: DeltaLog) -> None:
         """Make a relation of the rows of a source near some changes, where rows can be skipped."""
@@ -80,7 +87,7 @@ class Relations:
 
     def _values(self, read: NearRead) -> Values | None:
         """Return the values that a column of some changes has; None if they are not known."""
-        changes = [(self.of_source.get(table.lower()), column) for table, column in read.found_in]
+        changes = [(self.of_symbol.get(s.lower()), column) for s, column in read.found_in]
         found = [
             self.shared.values(self.session, change, column) if change is not None else None
             for change, column in changes

@@ -26,7 +26,7 @@ def of_apply(settled: Settled, step: Apply, relations: Relations, log: Log) -> W
     read = sum(bytes_of.get(symbol, 0.0) * times for symbol, times in step.readings.items())
     changed = 0
     for feed in () if step.whole else view.feeds:
-        known = relations.of_source.get(feed.name.lower())
+        known = relations.of_symbol.get(f"{feed.name}@changes".lower())
         rows = known.rows if known is not None else None
         changed += rows if rows is not None else feed.rows or 0
     # A MERGE looks for the files to write anew, and then reads them once more.

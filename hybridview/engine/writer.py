@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hybridview.algebra.plan import GONE, KEPT
 from hybridview.compiler.program import Method
 from hybridview.compiler.statements import bounded
 from hybridview.deltalog import FEED_PROPERTY
@@ -108,6 +109,8 @@ class Writer:
             if step.at_most is not None and feed.rewritten and changed is not None:
                 self._check_share(feed.name, changed, step.at_most)
         pinned = {source.name.lower(): source for source in settled.sources}
+        for feed, part in _parts(view):
+            relations.part(feed, part, pinned[feed.name.lower()].columns)
         for near in step.near:
             relations.near(near, pinned[near.name.lower()], self.places.log(near.name))
         read = self._read(settled, step)
@@ -151,6 +154,8 @@ class Writer:
         """Say whether a change has one reader, who adds it up: then it need not be netted."""
         step = view.step
         if not isinstance(step, Apply) or step.method != Method.ADD or step.near or step.kept:
+            return False
+        if any(of is feed for of, _ in _parts(view)):
             return False
         readers = [v for v in self.plan.views if any(f.name == feed.name for f in v.feeds)]
         return len(readers) == 1 and step.readings.get(f"{feed.name}@changes", 2) == 1
@@ -348,6 +353,15 @@ class Writer:
                 )
             time.sleep(PAUSE * 2**number)
         raise AssertionError("unreachable")
+
+
+def _parts(view: ViewPlan) -> list[tuple[Feed, str]]:
+    """Return the parts of changes, by what became of keys, that a view's change is made from."""
+    step = view.step
+    if not isinstance(step, Apply) or step.whole:
+        return []
+    parts = [(feed, part) for feed in view.feeds for part in (KEPT, GONE)]
+    return [(feed, part) for feed, part in parts if step.reads(quote(f"{feed.name}@{part}"))]
 
 
 def _version(view: ViewPlan) -> int:

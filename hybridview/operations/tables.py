@@ -160,11 +160,14 @@ def _with_keys(
     references: tuple[str, ...],
 ) -> TableRecord:
     """Add keys to a record; they exist, and the rows agree with them."""
+    catalog_before = catalog
     table = replace(table, key=read_key(table.schema, key))
     # A table may refer to itself.
     catalog = replace(catalog, tables={**catalog.tables, table.name.lower(): table})
     found = tuple(read_reference(catalog, table.schema, text) for text in references)
     table = replace(table, references=found)
+    if _is_known(catalog_before, table):
+        return table
     catalog = replace(catalog, tables={**catalog.tables, table.name.lower(): table})
     path = str(context.path(catalog, table.name).resolve())
     if table.key:
@@ -176,6 +179,16 @@ def _with_keys(
                 context.worker(), table.name, {link.table: path, link.target: other}, link
             )
     return table
+
+
+def _is_known(catalog: Catalog, table: TableRecord) -> bool:
+    """Say whether the same keys were declared of the same table: it was checked then, and moved."""
+    known = catalog.tables.get(table.name.lower())
+    return known is not None and (known.table_id, known.key, known.references) == (
+        table.table_id,
+        table.key,
+        table.references,
+    )
 
 
 def _with_feed(context: Context, name: str, path: Path, log: FolderLog, feed: Feed) -> TableInfo:

@@ -383,10 +383,18 @@ class _Builder:
                 f.compare,
                 f.files,
                 f.rewritten or f.source.lower() in recomputed,
+                self._key(f.source),
             )
             for f in facts
             if f.changed
         )
+
+    def _key(self, source: str) -> tuple[str, ...]:
+        """Return the declared key of a table, if the views that are refreshed use all of it."""
+        table = self.catalog.tables.get(source.lower())
+        key = table.key if table is not None else ()
+        used = {name.lower() for name in self.used[source.lower()]}
+        return key if all(name.lower() in used for name in key) else ()
 
 
 def _read(compiled: Compiled, sources: tuple[Pinned, ...]) -> tuple[Pinned, ...]:

@@ -41,6 +41,8 @@ class Feed:
     """The files that difference can lie in; None for all."""
     rewritten: bool = False
     """Whether all rows went and came: then most of them cancel, and are netted first."""
+    key: tuple[str, ...] = ()
+    """The declared key of the source, if it has one and these columns have it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,10 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class NearRead:
-    """`symbol`: the rows of a source whose `column` has a value that some changes have."""
+    """`symbol`: the rows of a source whose `column` has a value that some changes have.
+
+    `found_in` are the symbols of these changes, and their columns.
+    """
 
     symbol: str
     name: str

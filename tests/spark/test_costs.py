@@ -63,7 +63,7 @@ def test_a_small_change_of_one_view(shop: Warehouse, meter: Meter) -> None:
     verbs = [re.sub(r"\s.*", "", s, flags=re.S) for s in statements]
     # The feed is read where the change of the view is computed, then comes what it makes of the
     # stored rows; files and commit are written here.
-    assert verbs == ["EXPLAIN", "CREATE", "SELECT", "SELECT"]
+    assert verbs == ["EXPLAIN", "CREATE", "SELECT", "SELECT", "DROP"]
     assert commits_below(shop.root / "views") - before[0] == 1
     assert commits_below(shop.root / FOLDER) - before[1] == 1
     assert meter.jobs() - jobs <= 2
@@ -81,7 +81,7 @@ def test_a_small_change_of_one_view_by_a_merge(
     shop.refresh("incremental", "v0")
     verbs = [re.sub(r"\s.*", "", s, flags=re.S) for s in statements]
     # A view for the feed and for the change, which stands there as literals.
-    assert verbs == ["EXPLAIN", "CREATE", "SELECT", "CREATE", "MERGE"]
+    assert verbs == ["EXPLAIN", "CREATE", "SELECT", "CREATE", "MERGE", "DROP"]
     # One for the change, the others are Delta Lake's.
     assert meter.jobs() - jobs <= 6
     shop.refresh("incremental")

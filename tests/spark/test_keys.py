@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from hybridview.engine import inline
 from hybridview.errors import (
     HybridviewError,
     KeyViolationError,
@@ -85,9 +86,40 @@ def test_new_rows_of_a_referred_table_are_not_joined(shop: Warehouse) -> None:
     assert "tables/orders` VERSION AS OF" not in read
     shop.assert_exact()
 
-    # A customer that goes, or changes: old orders are joined.
+    # A customer that changes: old orders are joined.
     shop.sql("UPDATE {customers} SET name = 'e' WHERE id = 1")
     assert set(shop.executed("incremental").values()) == {"incremental"}
+    shop.assert_exact()
+    shop.assert_verified()
+
+    # Customers that go with their orders, that come with orders, and one of whom nothing is used
+    # that changed: no order is looked for.
+    shop.sql("INSERT INTO {customers} VALUES (6, 'f', 1), (7, 'g', 1)")
+    shop.sql("INSERT INTO {orders} VALUES (16, 6, 'z'), (17, 7, 'z'), (18, 7, 'z')")
+    shop.refresh("incremental")
+    shop.sql("DELETE FROM {orders} WHERE customer = 7")
+    shop.sql("DELETE FROM {customers} WHERE id = 7")
+    shop.sql("INSERT INTO {customers} VALUES (8, 'h', 1)")
+    shop.sql("INSERT INTO {orders} VALUES (19, 8, 'z')")
+    shop.sql("UPDATE {customers} SET region = 9 WHERE id = 6")
+    statements = record(store, shop.spark)
+    assert shop.executed("incremental", "joined", "turned") == dict.fromkeys(
+        ("joined", "turned"), "incremental"
+    )
+    near = [s for s in statements if "orders@near customer in customers@kept.id" in s[:80]]
+    assert near and all(s.endswith(" WHERE FALSE") for s in near)
+    shop.refresh("incremental")
+    shop.assert_exact()
+
+    # The same where a change is too large to be fetched, and one that moves keys.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(inline, "MAX_ROWS", 0)
+        shop.sql("DELETE FROM {orders} WHERE customer = 8")
+        shop.sql("DELETE FROM {customers} WHERE id = 8")
+        shop.sql("UPDATE {customers} SET name = 'i' WHERE id = 6")
+        shop.sql("INSERT INTO {customers} VALUES (9, 'j', 1)")
+        shop.sql("INSERT INTO {orders} VALUES (20, 9, 'z'), (21, 6, 'z')")
+        assert set(shop.executed("incremental").values()) == {"incremental"}
     shop.assert_exact()
     shop.assert_verified()
 

@@ -17,10 +17,11 @@ import duckdb
 from sqlglot import exp
 
 from hybridview.algebra.expressions import Named
-from hybridview.algebra.plan import Project, Scan
+from hybridview.algebra.plan import GONE, KEPT, Project, Scan
 from hybridview.algebra.walk import tables
 from hybridview.compiler.batch import Batch
 from hybridview.compiler.kinds import Recorded
+from hybridview.compiler.links import Link, part_of
 from hybridview.compiler.margin import USED_UP
 from hybridview.compiler.program import DeltaProgram, Method, NotIncremental
 from hybridview.compiler.render import render, text
@@ -340,6 +341,8 @@ class Duck:
     def _prepare(self, view: CompiledView, batch: Batch) -> Prepared:
         """Compile and translate a program; it depends on which tables changed, not on the rows."""
         program = delta_program(view, batch, "getvariable('epoch')")
+        for link in batch.links:
+            self._add_parts(link)
         for scan in program.near:
             self._add_near(scan)
         change = to_duck(text(program.change, pretty=False))
@@ -353,11 +356,20 @@ class Duck:
             to_duck(insert) if insert else None,
         )
 
+    def _add_parts(self, link: Link) -> None:
+        """Make relations of the parts of a change, by what became of the keys."""
+        columns = [column.name for column in self.schemas[link.target].columns]
+        for part in (KEPT, GONE):
+            query = part_of(f"`{link.target}@changes`", columns, link.key, part)
+            self.connection.execute(
+                f"CREATE OR REPLACE VIEW {_quote(link.target, f'@{part}')} AS {to_duck(query)}"
+            )
+
     def _add_near(self, scan: Scan) -> None:
         """Make a relation of the rows of a table that are near the changes, and no others."""
         assert scan.near is not None
         column = _quote(scan.near.column)
-        lists = [f"SELECT {_quote(c)} FROM {_quote(t, '@changes')}" for t, c in scan.near.found_in]
+        lists = [f"SELECT {_quote(c)} FROM {_quote(s)}" for s, c in scan.near.found_in]
         near = " OR ".join(
             f"EXISTS (FROM ({values}) AS v(x) WHERE v.x IS NOT DISTINCT FROM {column})"
             for values in lists

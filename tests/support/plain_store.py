@@ -17,7 +17,7 @@ from deltalake import CommitProperties, DeltaTable, write_deltalake
 from hybridview import Store
 from hybridview.catalog import FOLDER, RefreshRecord, ViewRecord, ViewState, as_payload
 from hybridview.deltalog import FolderLog
-from hybridview.engine.writer import KEPT
+from hybridview.engine.creating import KEPT
 from hybridview.schema import Column
 from hybridview.watermark import Watermark, stored_state
 
