@@ -12,60 +12,15 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from hybridview.algebra.expressions import Expr, Named, columns_of
+from hybridview.algebra.leaves import GONE as GONE
+from hybridview.algebra.leaves import KEPT as KEPT
+from hybridview.algebra.leaves import Changes as Changes
+from hybridview.algebra.leaves import Near as Near
+from hybridview.algebra.leaves import Scan as Scan
 
 
 class PlanError(Exception):
     """A plan that cannot exist: a bug in the compiler, never a user's mistake."""
-
-
-KEPT, GONE = "kept", "gone"
-"""Parts of a table's change, by what became of the declared keys of its rows."""
-
-
-@dataclass(frozen=True, slots=True)
-class Near:
-    """Where the values of a table's `column` are found: in columns of some changes.
-
-    Rows with other values need not be read: nothing that is computed from them would be used.
-    """
-
-    column: str
-    found_in: tuple[tuple[str, str], ...]
-    """The symbols of the changes, and their columns."""
-
-
-@dataclass(frozen=True, slots=True)
-class Scan:
-    """The rows of a table at the version being refreshed to, or at least those that are `near`."""
-
-    table: str
-    alias: str
-    columns: tuple[str, ...]
-    near: Near | None = None
-
-    @property
-    def symbol(self) -> str:
-        """The name of the relation that it reads."""
-        if self.near is None:
-            return f"{self.table}@new"
-        values = ", ".join(f"{symbol}.{column}" for symbol, column in self.near.found_in)
-        return f"{self.table}@near {self.near.column} in {values}"
-
-
-@dataclass(frozen=True, slots=True)
-class Changes:
-    """The rows a table gained (+1) and lost (-1) since the last refresh; or a `part` of them."""
-
-    table: str
-    alias: str
-    columns: tuple[str, ...]
-    part: str = ""
-    """KEPT: of keys that were there and still are. GONE: of keys that are there no more."""
-
-    @property
-    def symbol(self) -> str:
-        """The name of the relation that it reads."""
-        return f"{self.table}@{self.part or 'changes'}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -146,57 +146,64 @@ class _Narrower:
     def __init__(self, recorded: Recorded, known: Mapping[str, Found]) -> None:
         self.recorded = recorded
         self.offers = _Offers(known)
-        self.done: dict[tuple[int, frozenset[tuple[str, Places]]], Plan] = {}
+        self.done: dict[tuple[int, frozenset[tuple[str, Places]], bool], Plan] = {}
 
-    def visit(self, plan: Plan, wanted: Found) -> Plan:
-        """Return a plan for which only rows with `wanted` values matter."""
+    def visit(self, plan: Plan, wanted: Found, exact: bool = False) -> Plan:
+        """Return a plan for which only rows with `wanted` values matter.
+
+        `exact` says that other rows cost more than reading them.
+        """
         own = {name: places for name, places in wanted.items() if name in output(plan)}
-        key = (id(plan), frozenset(own.items()))
+        key = (id(plan), frozenset(own.items()), exact)
         if key not in self.done:
-            self.done[key] = self._visit(plan, own)
+            self.done[key] = self._visit(plan, own, exact)
         return self.done[key]
 
-    def _visit(self, plan: Plan, wanted: Found) -> Plan:
+    def _visit(self, plan: Plan, wanted: Found, exact: bool) -> Plan:
         match plan:
             case Scan():
-                return self._scan(plan, wanted)
-            case Filter(child) | Negate(child) | Distinct(child):
-                return replace(plan, input=self.visit(child, wanted))
+                return self._scan(plan, wanted, exact)
+            case Filter(child) | Negate(child):
+                return replace(plan, input=self.visit(child, wanted, exact))
             case Repeat(child) | Flatten(child):
-                return replace(plan, input=self.visit(child, wanted))
+                return replace(plan, input=self.visit(child, wanted, exact))
+            case Distinct(child):
+                return Distinct(self.visit(child, wanted, True))
             case Consolidate(child):
-                return Consolidate(self.visit(child, wanted))
+                return Consolidate(self.visit(child, wanted, True))
             case Expand(child):
-                netted = self.visit(child, wanted)
+                netted = self.visit(child, wanted, True)
                 assert isinstance(netted, Consolidate)
                 return Expand(netted)
             case Project(child, columns):
-                return Project(self.visit(child, _meant(columns, wanted)), columns)
+                return Project(self.visit(child, _meant(columns, wanted), exact), columns)
             case Aggregate(child, keys, measures):
-                return Aggregate(self.visit(child, _meant(keys, wanted)), keys, measures)
+                return Aggregate(self.visit(child, _meant(keys, wanted), True), keys, measures)
             case Domain(child, keys):
-                return Domain(self.visit(child, _meant(keys, wanted)), keys)
+                return Domain(self.visit(child, _meant(keys, wanted), True), keys)
             case Partial(child, keys, partials):
-                return Partial(self.visit(child, _meant(keys, wanted)), keys, partials)
+                return Partial(self.visit(child, _meant(keys, wanted), True), keys, partials)
             case Window(child, partition, functions):
                 parts = {e.name for e in partition if _plain(e)}
                 inner = {n: p for n, p in wanted.items() if n in parts}
-                return Window(self.visit(child, inner), partition, functions)
+                return Window(self.visit(child, inner, True), partition, functions)
             case Union(inputs, names):
-                arms = tuple(self.visit(a, _by_place(names, output(a), wanted)) for a in inputs)
+                arms = tuple(
+                    self.visit(a, _by_place(names, output(a), wanted), exact) for a in inputs
+                )
                 return Union(arms, names)
             case Restrict(child, domain, keys):
                 given = self.offers.of(domain)
                 pairs = zip(keys, output(domain), strict=True)
                 near = {e.name: given[n] for e, n in pairs if _plain(e) and n in given}
-                below = self.visit(child, {**wanted, **near})
+                below = self.visit(child, {**wanted, **near}, exact)
                 return Restrict(below, self.visit(domain, {}), keys)
             case Join() | Semi() | Outer():
-                return self._join(plan, wanted)
+                return self._join(plan, wanted, exact)
             case _:
                 return plan
 
-    def _join(self, plan: Join | Semi | Outer, wanted: Found) -> Plan:
+    def _join(self, plan: Join | Semi | Outer, wanted: Found, exact: bool) -> Plan:
         """Carry values over the equalities of a join.
 
         From the left side to the right always: rows of the right side without a partner give
@@ -213,16 +220,21 @@ class _Narrower:
                 right.setdefault(b, of_left[a])
             if both_ways and b in of_right:
                 left.setdefault(a, of_right[b])
-        return replace(plan, left=self.visit(plan.left, left), right=self.visit(plan.right, right))
+        # A side that the other one restricts loses its other rows in this join.
+        return replace(
+            plan,
+            left=self.visit(plan.left, left, exact and left.keys() <= wanted.keys()),
+            right=self.visit(plan.right, right, exact and right.keys() <= wanted.keys()),
+        )
 
-    def _scan(self, scan: Scan, wanted: Found) -> Scan:
+    def _scan(self, scan: Scan, wanted: Found, exact: bool) -> Scan:
         """Note the values of one column: the one found in the fewest places."""
         found: list[Near] = []
         for name, places in sorted(wanted.items()):
             column = name.removeprefix(f"{scan.alias}.")
             changes = [(symbol.rpartition("@")[0], c) for symbol, c in places]
             if places and all(self._comparable(scan.table, column, t, c) for t, c in changes):
-                found.append(Near(column, tuple(sorted(places))))
+                found.append(Near(column, tuple(sorted(places)), exact))
         if not found:
             return scan
         return replace(scan, near=min(found, key=lambda n: (len(n.found_in), n.column)))

@@ -23,15 +23,17 @@ from hybridview.compiler.layout import EPOCH, ROW, LayoutKind
 from hybridview.compiler.program import Method
 from hybridview.compiler.statements import KEY, PRESENT, Merge
 from hybridview.engine import inline
+from hybridview.engine.faults import reach
 from hybridview.engine.session import literal
 from hybridview.filestats import Size
 from hybridview.plan.steps import Apply, ViewPlan
 from hybridview.schema import WEIGHT
-from hybridview.tablefiles.change import Change, Place, Row
+from hybridview.tablefiles.change import Change, Mark, Place, Row, Taken, commit
 from hybridview.tablefiles.meeting import Met, meet
 from hybridview.tablefiles.table import FileTable, open_table
 from hybridview.tablefiles.values import identifies, kind_of
 
+ENGINE = "hybridview"
 UNFIT = (ValueError, OverflowError, KeyError, OSError, pa.ArrowException)
 """What a value, or a file, that is not as others are raises: then Spark does it."""
 
@@ -46,6 +48,15 @@ class Outcome:
     table: FileTable
     change: Change
     read: Size
+
+    def store(self, transaction: str, number: int, user_metadata: str) -> bool:
+        """Write it as one commit; False if somebody else was faster, or it does not fit."""
+        mark = Mark(transaction, number, user_metadata, ENGINE)
+        try:
+            commit(self.table, self.change, mark, lambda: reach("before_commit"))
+        except (Taken, *UNFIT):
+            return False
+        return True
 
 
 @dataclass(frozen=True, slots=True)

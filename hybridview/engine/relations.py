@@ -11,6 +11,9 @@ from hybridview.engine.values import USEFUL_SHARE, Values, condition, share, tog
 from hybridview.filestats import Size, total
 from hybridview.plan.steps import Feed, NearRead, Pinned
 
+FILTERED = 64e6
+"""Bytes from which on it pays to leave out single rows that are read for nothing."""
+
 
 class Relations:
     """Registers `orders@new`, `orders@changes`, `v@target` and, for an author's text, `orders`."""
@@ -81,9 +84,24 @@ class Relations:
             elif (found := share(values, files)) <= USEFUL_SHARE:
                 where = f" WHERE {condition(read.column, values)}"
                 size, left = total(unskipped(values, files)), found
-        self._register(read.symbol, self._at(source) + where)
+        rows = self._at(source) + where
+        if read.exact and left * whole.bytes > FILTERED and values is not None and not values.null:
+            rows = self._only(read, rows)
+        self._register(read.symbol, rows)
         self.near_sizes[read.symbol] = size
         self.near_bytes[read.symbol] = whole.bytes * left
+
+    def _only(self, read: NearRead, rows: str) -> str:
+        """Return the rows that have a value of the changes, none of which is NULL."""
+        changes = [(self.of_symbol[s.lower()], column) for s, column in read.found_in]
+        keys = " UNION ALL ".join(
+            f"SELECT {quote(column)} AS v FROM ({change.relation})" for change, column in changes
+        )
+        # It is small, whatever Spark thinks of it: its values are known.
+        return (
+            f"SELECT /*+ BROADCAST(k) */ t.* FROM ({rows}) AS t "
+            f"LEFT SEMI JOIN ({keys}) AS k ON t.{quote(read.column)} = k.v"
+        )
 
     def _values(self, read: NearRead) -> Values | None:
         """Return the values that a column of some changes has; None if they are not known."""

@@ -13,13 +13,15 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hybridview.engine import inline
-from hybridview.engine.direct import Question
 from hybridview.engine.session import Session, quote
 from hybridview.engine.spark_errors import spark_errors
 from hybridview.plan.steps import Apply, ViewPlan
+
+if TYPE_CHECKING:
+    from hybridview.engine.direct import Question  # it imports much
 
 MOST = 16
 """How many views one statement is for: more save little, and if it fails all is repeated."""
@@ -28,8 +30,8 @@ FEW = 8
 
 Rows = list[tuple[Any, ...]]
 Columns = Sequence[tuple[str, str]]
-Answered = tuple[Question, Rows]
-Asking = Callable[[ViewPlan, Rows], Question | None]
+Answered = tuple["Question", Rows]
+Asking = Callable[[ViewPlan, Rows], "Question | None"]
 
 
 @dataclass

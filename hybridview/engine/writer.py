@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hybridview.algebra.plan import GONE, KEPT
 from hybridview.compiler.program import Method
@@ -15,7 +15,6 @@ from hybridview.compiler.statements import bounded
 from hybridview.deltalog import FEED_PROPERTY
 from hybridview.engine import inline, reading
 from hybridview.engine.creating import create, needs_mapping
-from hybridview.engine.direct import UNFIT, Outcome, Question, answered, outcome, question
 from hybridview.engine.faults import reach
 from hybridview.engine.reading import UNKNOWN, size_of
 from hybridview.engine.relations import Relations
@@ -33,15 +32,16 @@ from hybridview.plan.remembered import Remembered
 from hybridview.plan.steps import Apply, Feed, Load, RefreshPlan, ViewPlan
 from hybridview.schema import WEIGHT
 from hybridview.strategy.costs import dearer
-from hybridview.tablefiles.change import Mark, Taken, commit
 from hybridview.watermark import Watermark, stored_state
+
+if TYPE_CHECKING:
+    from hybridview.engine.direct import Outcome, Question
 
 TRANSACTION = (
     "spark.databricks.delta.write.txnAppId",
     "spark.databricks.delta.write.txnVersion",
     "spark.databricks.delta.commitInfo.userMetadata",
 )
-ENGINE = "hybridview"
 ANSI = "spark.sql.ansi.enabled"
 MATERIALIZE = "spark.databricks.delta.merge.materializeSource"
 RETRIES, PAUSE = 5, 0.2
@@ -215,15 +215,20 @@ class Writer:
         """Return what a small change makes of the stored rows; None if a statement is to do it."""
         if change.fetched is None:
             return None
-        folder = Path(self.places.path(view.name))
-        found = outcome(view, folder, change.columns, change.fetched, self.plan.epoch, only_grows)
+        from hybridview.engine import direct  # it imports much
+
+        folder, epoch = Path(self.places.path(view.name)), self.plan.epoch
+        found = direct.outcome(view, folder, change.columns, change.fetched, epoch, only_grows)
         if found is not None or self.session.setting(ANSI) != "true":
             return found  # without ANSI, a value that does not fit its column would be none
         answer = self.together.ask(self.session, view, change.fetched, self._question)
-        return answered(*answer) if answer is not None else None
+        return direct.answered(*answer) if answer is not None else None
 
     def _question(self, view: ViewPlan, rows: Sequence[tuple[Any, ...]]) -> Question | None:
-        return question(view, Path(self.places.path(view.name)), self._change_columns(view), rows)
+        from hybridview.engine import direct
+
+        folder = Path(self.places.path(view.name))
+        return direct.question(view, folder, self._change_columns(view), rows)
 
     def _check_cost(self, settled: Settled, step: Apply) -> None:
         """Stop where a recompute looks cheaper, now that it is known what can be skipped."""
@@ -305,11 +310,8 @@ class Writer:
         """Write a small change without a statement; False if it is not to be had that way."""
         self._reach_write()
         view = settled.view
-        mark = Mark(view.view_id, self.plan.epoch, self._mark(settled), ENGINE)
         reach("during_write")
-        try:
-            commit(found.table, found.change, mark, lambda: reach("before_commit"))
-        except (Taken, *UNFIT):
+        if not found.store(view.view_id, self.plan.epoch, self._mark(settled)):
             return False
         self._check_landed(view)
         return True

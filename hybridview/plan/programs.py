@@ -62,7 +62,7 @@ def program(view: ViewRecord, compiled: CompiledView, batch: Batch, epoch: int) 
 def _make(compiled: CompiledView, batch: Batch) -> Program:
     made = delta_program(compiled, batch, _EPOCH)
     near = tuple(
-        NearRead(scan.symbol, scan.table, scan.near.column, scan.near.found_in)
+        NearRead(scan.symbol, scan.table, scan.near.column, scan.near.found_in, scan.near.exact)
         for scan in made.near
         if scan.near is not None
     )

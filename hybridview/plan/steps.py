@@ -68,6 +68,8 @@ class NearRead:
     name: str
     column: str
     found_in: tuple[tuple[str, str], ...]
+    exact: bool = False
+    """Whether no other rows are to be read on, be they skipped or not."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hybridview.engine import writer
+from hybridview.engine import direct
 from hybridview.tablefiles.change import Taken
 from tests.spark.warehouse import Warehouse, record
 
@@ -156,7 +156,7 @@ def test_a_version_that_somebody_else_made_is_left_to_the_merge(
     shop.views({"v": "SELECT k, sum(x) AS s FROM base GROUP BY k"})
     shop.refresh()
     shop.sql("INSERT INTO {base} VALUES (1, 5), (3, 3)")
-    plain = writer.commit
+    plain = direct.commit
     lost: list[Taken] = []
 
     def late(*args: Any) -> int:
@@ -169,7 +169,7 @@ def test_a_version_that_somebody_else_made_is_left_to_the_merge(
             lost.append(error)
             raise
 
-    monkeypatch.setattr(writer, "commit", late)
+    monkeypatch.setattr(direct, "commit", late)
     assert shop.executed("incremental") == {"v": "incremental"}
     assert len(lost) == 1
     assert shop.newest_commit("v").user != "hybridview"
