@@ -12,8 +12,9 @@ HEAD = """# Speed
 Measured by `hybridview bench`: TPC-H, all contenders side by side in one Spark session, in
 rotating order, medians of at least 3 rounds; results are verified in the same run. Changes are
 shares of all orders: new orders with their lineitems at the end of the key range, deletes and
-updates scattered over it. Read the ratios, not the seconds: those depend on the machine. The raw
-figures are in [{results}]({results}).
+updates scattered over it. The key of orders is declared, and that lineitem refers to it. Read the
+ratios, not the seconds: those depend on the machine. The raw figures are in
+[{results}]({results}).
 """
 LEGEND = """
 - *recompute*: Spark runs the query and overwrites a table. *hand*: a MERGE that an expert wrote.

@@ -60,7 +60,10 @@ def narrow(plan: Plan, recorded: Recorded | None, known: Mapping[str, Found] | N
     """
     if recorded is None:
         return plan
-    return _Narrower(recorded, known or {}).visit(plan, {})
+    looking = _Narrower(recorded, known or {})
+    looking.visit(plan, {})
+    # All that is read near the same values is read the same way: so what is common stays common.
+    return _Narrower(recorded, known or {}, frozenset(looking.exact)).visit(plan, {})
 
 
 def found_in(plan: Plan) -> Found:
@@ -143,9 +146,17 @@ def _common(names: tuple[str, ...], arms: list[tuple[Found, tuple[str, ...]]]) -
 class _Narrower:
     """Carries down which values matter."""
 
-    def __init__(self, recorded: Recorded, known: Mapping[str, Found]) -> None:
+    def __init__(
+        self,
+        recorded: Recorded,
+        known: Mapping[str, Found],
+        exact: frozenset[tuple[str, Near]] | None = None,
+    ) -> None:
         self.recorded = recorded
         self.offers = _Offers(known)
+        self.known_exact = exact
+        self.exact: set[tuple[str, Near]] = set()
+        """The tables, and values they are read near to, where other rows cost more than that."""
         self.done: dict[tuple[int, frozenset[tuple[str, Places]], bool], Plan] = {}
 
     def visit(self, plan: Plan, wanted: Found, exact: bool = False) -> Plan:
@@ -154,6 +165,7 @@ class _Narrower:
         `exact` says that other rows cost more than reading them.
         """
         own = {name: places for name, places in wanted.items() if name in output(plan)}
+        exact = exact and self.known_exact is None
         key = (id(plan), frozenset(own.items()), exact)
         if key not in self.done:
             self.done[key] = self._visit(plan, own, exact)
@@ -196,7 +208,8 @@ class _Narrower:
                 given = self.offers.of(domain)
                 pairs = zip(keys, output(domain), strict=True)
                 near = {e.name: given[n] for e, n in pairs if _plain(e) and n in given}
-                below = self.visit(child, {**wanted, **near}, exact)
+                # The others are left out here.
+                below = self.visit(child, {**wanted, **near}, exact and not near)
                 return Restrict(below, self.visit(domain, {}), keys)
             case Join() | Semi() | Outer():
                 return self._join(plan, wanted, exact)
@@ -234,10 +247,15 @@ class _Narrower:
             column = name.removeprefix(f"{scan.alias}.")
             changes = [(symbol.rpartition("@")[0], c) for symbol, c in places]
             if places and all(self._comparable(scan.table, column, t, c) for t, c in changes):
-                found.append(Near(column, tuple(sorted(places)), exact))
+                found.append(Near(column, tuple(sorted(places))))
         if not found:
             return scan
-        return replace(scan, near=min(found, key=lambda n: (len(n.found_in), n.column)))
+        near = min(found, key=lambda n: (len(n.found_in), n.column))
+        if exact:
+            self.exact.add((scan.table, near))
+        return replace(
+            scan, near=replace(near, exact=(scan.table, near) in (self.known_exact or ()))
+        )
 
     def _comparable(self, table: str, column: str, other: str, other_column: str) -> bool:
         types = {

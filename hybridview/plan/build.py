@@ -14,7 +14,7 @@ from hybridview.compiler.statements import overwrite
 from hybridview.compiler.view import is_unaffected, load_query
 from hybridview.errors import BlockedError, HybridviewError, NotIncrementalError, run
 from hybridview.plan.compiled import Compiled, compile_record
-from hybridview.plan.links import links
+from hybridview.plan.links import links, used_key
 from hybridview.plan.programs import Program, program
 from hybridview.plan.sources import BasePin, check_columns
 from hybridview.plan.steps import Apply, Feed, Kept, Load, Pinned, RefreshPlan, ViewPlan
@@ -383,18 +383,11 @@ class _Builder:
                 f.compare,
                 f.files,
                 f.rewritten or f.source.lower() in recomputed,
-                self._key(f.source),
+                used_key(self.catalog, f.source, self.used[f.source.lower()]),
             )
             for f in facts
             if f.changed
         )
-
-    def _key(self, source: str) -> tuple[str, ...]:
-        """Return the declared key of a table, if the views that are refreshed use all of it."""
-        table = self.catalog.tables.get(source.lower())
-        key = table.key if table is not None else ()
-        used = {name.lower() for name in self.used[source.lower()]}
-        return key if all(name.lower() in used for name in key) else ()
 
 
 def _read(compiled: Compiled, sources: tuple[Pinned, ...]) -> tuple[Pinned, ...]:

@@ -24,3 +24,11 @@ def links(catalog: Catalog, sources: Sequence[str]) -> frozenset[Link]:
                 other = spelled[target.name.lower()]
                 found.add(Link(name, reference.columns, other, reference.key))
     return frozenset(found)
+
+
+def used_key(catalog: Catalog, source: str, columns: Sequence[str]) -> tuple[str, ...]:
+    """Return the declared key of a table, if all of it is among some columns; else nothing."""
+    table = catalog.tables.get(source.lower())
+    key = table.key if table is not None else ()
+    known = {name.lower() for name in columns}
+    return key if all(name.lower() in known for name in key) else ()
