@@ -233,11 +233,15 @@ class _Narrower:
                 right.setdefault(b, of_left[a])
             if both_ways and b in of_right:
                 left.setdefault(a, of_right[b])
-        # A side that the other one restricts loses its other rows in this join.
+        # A side that the other one restricts loses its other rows in this join; but only an inner
+        # join can send its small side to the rows of the large one.
+        inner = isinstance(plan, Join)
         return replace(
             plan,
             left=self.visit(plan.left, left, exact and left.keys() <= wanted.keys()),
-            right=self.visit(plan.right, right, exact and right.keys() <= wanted.keys()),
+            right=self.visit(
+                plan.right, right, not inner or (exact and right.keys() <= wanted.keys())
+            ),
         )
 
     def _scan(self, scan: Scan, wanted: Found, exact: bool) -> Scan:

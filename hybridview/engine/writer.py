@@ -312,6 +312,8 @@ class Writer:
         view = settled.view
         reach("during_write")
         if not found.store(view.view_id, self.plan.epoch, self._mark(settled)):
+            if is_overtaken(self.plan, view, self.places):
+                raise race_lost(view)
             return False
         self._check_landed(view)
         return True
