@@ -29,7 +29,7 @@ def symbols(view: str, *changed: str) -> set[str]:
     [
         (JOIN, "r", {"s@near k in r@changes.k"}),
         (JOIN, "s", {"r@near k in s@changes.k"}),
-        ("SELECT r.a FROM r LEFT JOIN s ON r.k = s.k", "r", {"s@near k in r@changes.k"}),
+        ("SELECT r.a FROM r LEFT JOIN s ON r.k = s.k", "r", {"s@near k only r@changes.k"}),
         ("SELECT k, max(a) AS m FROM r GROUP BY k", "r", {"r@near k in r@changes.k"}),
         (
             "SELECT k, a, rank() OVER (PARTITION BY k ORDER BY a) AS n FROM r",
@@ -39,7 +39,7 @@ def symbols(view: str, *changed: str) -> set[str]:
         (
             "SELECT a FROM r WHERE EXISTS (SELECT 1 FROM s WHERE s.k = r.k)",
             "r",
-            {"s@near k in r@changes.k"},
+            {"s@near k only r@changes.k"},
         ),
         # A type that must be cast before it is compared, or an expression: all rows are read.
         ("SELECT r.a FROM r JOIN t ON r.k = t.k", "r", set()),
