@@ -72,8 +72,11 @@ class Relations:
         self._register(f"{feed.name}@{part}", found.relation)
         self.of_symbol[f"{feed.name}@{part}".lower()] = found
 
-    def near(self, read: NearRead, source: Pinned, log: DeltaLog) -> None:
-        """Make a relation of the rows of a source near some changes, where rows can be skipped."""
+    def near(self, read: NearRead, source: Pinned, log: DeltaLog) -> str:
+        """Make a relation of the rows of a source near some changes, where rows can be skipped.
+
+        Return its query if it gives few rows of many that are read.
+        """
         assert source.version is not None
         values, whole = self._values(read), log.size(source.version)
         where, size, left = "", whole, 1.0
@@ -85,11 +88,14 @@ class Relations:
                 where = f" WHERE {condition(read.column, values)}"
                 size, left = total(unskipped(values, files)), found
         rows = self._at(source) + where
-        if read.exact and left * whole.bytes > FILTERED and values is not None and not values.null:
+        many = left * whole.bytes > FILTERED
+        filtered = read.exact and many and values is not None and not values.null
+        if filtered:
             rows = self._only(read, rows)
         self._register(read.symbol, rows)
         self.near_sizes[read.symbol] = size
         self.near_bytes[read.symbol] = whole.bytes * left
+        return rows if filtered else ""
 
     def _only(self, read: NearRead, rows: str) -> str:
         """Return the rows that have a value of the changes, none of which is NULL."""
@@ -102,6 +108,10 @@ class Relations:
             f"SELECT /*+ BROADCAST(k) */ t.* FROM ({rows}) AS t "
             f"LEFT SEMI JOIN ({keys}) AS k ON t.{quote(read.column)} = k.v"
         )
+
+    def forget(self, symbol: str) -> None:
+        """Note that a relation is gone."""
+        self.known.pop(symbol, None)
 
     def _values(self, read: NearRead) -> Values | None:
         """Return the values that a column of some changes has; None if they are not known."""

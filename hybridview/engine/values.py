@@ -19,7 +19,7 @@ from hybridview.compiler.statements import quote
 from hybridview.engine import inline
 from hybridview.filestats import FileBounds
 
-MOST_VALUES = 300
+MOST_VALUES = 400
 """How many values are listed; beyond that spans are enough, and the join does the rest.
 
 Parquet compares each of them with each page, in every file. Of 60 million sorted rows, a list of

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from hybridview.engine.reading import Log, size_of
 from hybridview.engine.relations import Relations
 from hybridview.engine.settled import Settled
 from hybridview.filestats import Size
 from hybridview.plan.steps import Apply, Load, Pinned
-from hybridview.strategy.costs import Work, used_share
+from hybridview.strategy.costs import JOINED, Work, used_share
 
 
-def of_apply(settled: Settled, step: Apply, relations: Relations, log: Log) -> Work:
-    """Return the work of computing a change and of merging it."""
+def of_apply(
+    settled: Settled, step: Apply, relations: Relations, kept: Collection[str], log: Log
+) -> Work:
+    """Return the work of computing a change and of merging it; what is `kept` is read once."""
     view = settled.view
     stored = size_of(view.name, view.stored_version, log)
     state = (settled.state,) if settled.state is not None else ()
@@ -23,7 +27,10 @@ def of_apply(settled: Settled, step: Apply, relations: Relations, log: Log) -> W
         bytes_of[f"{source.name}@new"] = size.bytes * shares[source.name.lower()]
     for near in step.near:
         bytes_of[near.symbol] = relations.near_bytes[near.symbol] * shares[near.name.lower()]
-    read = sum(bytes_of.get(symbol, 0.0) * times for symbol, times in step.readings.items())
+    read = sum(
+        bytes_of.get(symbol, 0.0) * (1 if symbol in kept else times)
+        for symbol, times in step.readings.items()
+    )
     changed = 0
     for feed in () if step.whole else view.feeds:
         known = relations.of_symbol.get(f"{feed.name}@changes".lower())
@@ -43,6 +50,8 @@ def of_load(settled: Settled, load: Load, log: Log) -> Work:
         size = size_of(pinned.name, pinned.version, log)
         times = load.readings.get(pinned.name.lower(), 1)
         read += size.bytes * _share(pinned, log) * times
+    if len(view.sources) > 1:
+        read *= JOINED
     return Work(read, written=size_of(view.name, view.stored_version, log).bytes)
 
 

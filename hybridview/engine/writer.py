@@ -111,14 +111,19 @@ class Writer:
         pinned = {source.name.lower(): source for source in settled.sources}
         for feed, part in _parts(view):
             relations.part(feed, part, pinned[feed.name.lower()].columns)
+        kept: list[tuple[str, str]] = []
         for near in step.near:
-            relations.near(near, pinned[near.name.lower()], self.places.log(near.name))
+            few = relations.near(near, pinned[near.name.lower()], self.places.log(near.name))
+            if few and step.readings.get(near.symbol, 0) > 1:
+                # Else Spark looks for them wherever they are used.
+                kept.append((near.symbol, few))
+        kept += step.kept
         read = self._read(settled, step)
-        self._check_cost(settled, step)
+        self._check_cost(settled, step, {symbol for symbol, _ in kept})
         counts = None
         try:
-            for symbol, query in step.kept:
-                self._keep(view, symbol, query)
+            for symbol, query in kept:
+                self._keep(symbol, query)
             with running_with(self.session, LITTLE if follows_from_changes(view) else {}):
                 counts = self._compute_change(view, step.change)
             if not counts.rows:
@@ -143,7 +148,7 @@ class Writer:
             with running_with(self.session, write_settings(counts.inlined, size)):
                 result = self._commit(settled, sql)
         finally:
-            self._forget(view, step, counts)
+            self._forget(view, [symbol for symbol, _ in kept], counts)
         if insert_only:
             return Done({"inserted": counts.total, "updated": 0, "deleted": 0}, read)
         _, updated, deleted, inserted = result[0]
@@ -160,12 +165,12 @@ class Writer:
         readers = [v for v in self.plan.views if any(f.name == feed.name for f in v.feeds)]
         return len(readers) == 1 and step.readings.get(f"{feed.name}@changes", 2) == 1
 
-    def _keep(self, view: ViewPlan, symbol: str, query: str) -> None:
+    def _keep(self, symbol: str, query: str) -> None:
         """Compute a part of a change, for those who read it: as literals if it is small.
 
         What is kept in memory is only found by its whole plan, which has to be written out again.
         """
-        columns = self._columns(view, query)
+        columns = self.session.describe(query)
         rows = inline.fetch(self.session, query, columns)
         if rows is not None:
             self.session.register(symbol, inline.as_relation(rows, columns))
@@ -177,9 +182,10 @@ class Writer:
         self.session.run(f"DROP VIEW IF EXISTS {quote(symbol)}")
         self.session.run(f"CACHE TABLE {quote(symbol)} AS {query}")
 
-    def _forget(self, view: ViewPlan, step: Apply, change: _Change | None) -> None:
+    def _forget(self, view: ViewPlan, kept: list[str], change: _Change | None) -> None:
         """Release what was kept in memory for a change."""
-        kept = [symbol for symbol, _ in step.kept]
+        for symbol in kept:
+            self.relations.forget(symbol)
         if change is None or not change.inlined:
             kept.append(f"{view.name}@change")
         # What became of the view counts, even if Spark is gone by now.
@@ -230,14 +236,14 @@ class Writer:
         folder = Path(self.places.path(view.name))
         return direct.question(view, folder, self._change_columns(view), rows)
 
-    def _check_cost(self, settled: Settled, step: Apply) -> None:
+    def _check_cost(self, settled: Settled, step: Apply, kept: set[str]) -> None:
         """Stop where a recompute looks cheaper, now that it is known what can be skipped."""
         load = step.otherwise
         if load is None or load.create:
             return
         reason = ""
         with suppress(*UNKNOWN):  # no refresh fails because a log cannot tell a size
-            applying = of_apply(settled, step, self.relations, self.places.log)
+            applying = of_apply(settled, step, self.relations, kept, self.places.log)
             reason = dearer(applying, of_load(settled, load, self.places.log))
         if reason:
             raise TooLarge(reason)

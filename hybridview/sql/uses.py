@@ -28,12 +28,22 @@ def used_columns(text: str, query: exp.Expr, sources: Sources) -> dict[str, tupl
     }
 
 
+def _is_asked(star: exp.Expr) -> bool:
+    """Say whether a * stands in EXISTS (SELECT * ...): no column matters there."""
+    select = star.parent
+    return (
+        isinstance(select, exp.Select)
+        and isinstance(select.parent, exp.Exists)
+        and not select.args.get("distinct")
+    )
+
+
 def _takes_all(query: exp.Expr) -> bool:
     """Say whether columns are used without being named: by *, NATURAL JOIN, PIVOT or t(a, b)."""
     if not isinstance(query, exp.Query):
         return True
     stars = query.find_all(exp.Star)
-    if any(not isinstance(star.parent, exp.Count) for star in stars):
+    if any(not isinstance(star.parent, exp.Count) and not _is_asked(star) for star in stars):
         return True
     joins = query.find_all(exp.Join)
     if any(str(join.args.get("method") or "").upper() == "NATURAL" for join in joins):

@@ -15,12 +15,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-APPLYING = 1.6
-"""Seconds of a change that reads and writes next to nothing: two short queries and a MERGE."""
+APPLYING = 1.0
+"""Seconds of a change that reads and writes next to nothing: two short queries, a MERGE at most."""
 LOADING = 0.9
 """Seconds of a recompute that reads and writes next to nothing."""
 READ = 120e6
 """Bytes of columns that are read, decoded, joined and added up in a second."""
+JOINED = 2.0
+"""How many times longer a recompute takes for each byte if it joins tables: it sorts or sends them
+around, while the rows of a change are few and go to where the others are."""
 WRITE = 40e6
 """Bytes of a view's table that are written in a second."""
 CHANGED = 8e-6
