@@ -18,6 +18,7 @@ VIEWS = {
     "pairs": "SELECT t.k, t.x, u.label FROM t JOIN u ON t.k = u.k",
     "highest": "SELECT k, max(x) AS high, count(*) AS n FROM t GROUP BY k",
     "added": "SELECT k, sum(x) AS total, count(*) AS n FROM t GROUP BY k",
+    "present": "SELECT k, x FROM t WHERE EXISTS (SELECT * FROM u WHERE u.k = t.k AND label > '')",
 }
 
 
@@ -61,7 +62,8 @@ def test_conditions_reach_tables_and_nothing_is_missed(
     near = [s for s in sent if "@near" in s.split(" AS ")[0]]
     own = [s for s in near if re.search("t@near k (in|only) t@", s)]
     assert own and all(("`k` IS NULL OR" in s) == nulls for s in own)
-    assert any("LEFT SEMI JOIN" in s for s in near) == (not nulls)
+    only = [s for s in near if "u@near k only t@" in s]
+    assert only and all(("LEFT SEMI JOIN" in s) == (not nulls) for s in only)
     assert any(" BETWEEN " in s or " IN (" in s for s in near)
     shop.assert_exact(*VIEWS)
 
