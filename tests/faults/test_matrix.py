@@ -47,8 +47,7 @@ SHORT = {
     ("client", "during_write", "incremental"),
     ("client", "after_write", "hybrid"),
     ("alone", "during_write", "incremental"),
-    ("alone", "before_commit", "incremental"),
-    ("group", "between_tables", "incremental"),
+    ("group", "before_commit", "incremental"),
 }
 """The cases that are part of every test run: each kind, and the points where most can go wrong."""
 
