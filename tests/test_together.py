@@ -8,7 +8,7 @@ from typing import Any
 from pyspark.errors import PySparkException
 
 from hybridview.engine import inline
-from hybridview.engine.together import MOST, Together, follows_from_changes
+from hybridview.engine.together import MOST, Together, follows_from_changes, groups
 from hybridview.plan.steps import Apply, Feed, NearRead, Pinned, ViewPlan
 from hybridview.schema import Executed
 
@@ -39,7 +39,7 @@ class Answers:
 
 
 def fetch(together: Together, session: Any, plan: ViewPlan) -> Any:
-    return together.fetch(session, plan, lambda _: COLUMNS)
+    return together.fetch(session, plan, lambda _: COLUMNS, lambda _: True)
 
 
 def test_one_statement_for_all_of_a_group() -> None:
@@ -81,16 +81,38 @@ def test_other_changes_and_other_settings_are_other_groups() -> None:
         view("c", settings={"spark.sql.ansi.enabled": "false"}),
     ]
     together = Together(views)
-    assert len({id(group) for group in together.groups.values()}) == 3
+    assert len({id(kin) for kin in together.kin.values()}) == 3
+
+
+def test_other_conditions_are_no_other_group() -> None:
+    views = [view("a"), view("b", feeds=(replace(FEED, wanted="a > 1"),))]
+    together = Together(views)
+    assert together.kin["a"] is together.kin["b"]
 
 
 def test_neighbours_are_in_different_groups() -> None:
     views = [view(f"v{i}") for i in range(MOST + 1)]
-    together = Together(views)
-    groups = [together.groups[v.name] for v in views]
-    assert groups[0] is not groups[1]
-    assert groups[0] is groups[2]
-    assert max(len(g.views) for g in groups) <= MOST
+    found = groups(views)
+    made = [found[v.name] for v in views]
+    assert made[0] is not made[1]
+    assert made[0] is made[2]
+    assert max(len(g.views) for g in made) <= MOST
+
+
+def test_views_that_no_changed_row_matters_to_are_left_out() -> None:
+    views = [view(f"v{i}") for i in range(MOST + 1)]
+    session = Answers([(0, ["1", "2"]), (1, ["3", "4"])])
+    together, concerned = Together(views), {"v3", "v7"}
+
+    def fetched(name: str) -> Any:
+        return together.fetch(
+            session, views[int(name[1:])], lambda _: COLUMNS, lambda v: v.name in concerned
+        )
+
+    assert fetched("v7") == [("3", "4")]
+    assert fetched("v3") == [("1", "2")]
+    assert len(session.statements) == 1
+    assert session.statements[0].count("UNION ALL") == 1
 
 
 def test_a_statement_that_fails_leaves_each_to_itself() -> None:
@@ -106,14 +128,16 @@ def test_types_that_text_cannot_carry_and_changes_that_are_large() -> None:
     session = Answers([(1, [str(i), "1"]) for i in range(5)])
     together = Together(views)
     kinds = {"a": [("m", "map<int,int>")], "b": COLUMNS}
-    assert together.fetch(session, views[0], lambda v: kinds[v.name]) is None
+    assert together.fetch(session, views[0], lambda v: kinds[v.name], lambda _: True) is None
     assert "UNION" not in session.statements[0]
-    found = together.fetch(session, views[1], lambda v: kinds[v.name])
+    found = together.fetch(session, views[1], lambda v: kinds[v.name], lambda _: True)
     assert found is not None and len(found) == 5
     much = [(0, [str(i), "1"]) for i in range(inline.MAX_ROWS + 1)]
     together = Together(views)
     assert fetch(together, Answers([*much, (1, ["1", "1"])]), views[0]) is None
-    assert together.fetch(session, views[1], lambda v: kinds[v.name]) == [("1", "1")]
+    assert together.fetch(session, views[1], lambda v: kinds[v.name], lambda _: True) == [
+        ("1", "1")
+    ]
 
 
 def test_a_view_in_no_group_is_fetched_alone() -> None:

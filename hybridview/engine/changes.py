@@ -2,25 +2,24 @@
 
 A small change is fetched, netted, and stands as literals in the statements of all views that read
 it. A larger one is netted and kept in memory. The largest are read where they are used, and so is
-one that is used once.
+one that is used once. A view that has conditions on the rows of a source gets those that meet them.
 """
 
 from __future__ import annotations
 
 import threading
-from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from hybridview.algebra.plan import KEPT
 from hybridview.compiler.links import part_of
-from hybridview.engine import inline
+from hybridview.engine import inline, signed_rows
 from hybridview.engine.netting import netted_sql
 from hybridview.engine.session import Session, literal, quote, table_at
+from hybridview.engine.signed_rows import Met, fetch_judged, of_keys
 from hybridview.engine.spark_errors import refuses_feed, spark_errors
 from hybridview.engine.values import Values, of_runs, of_texts, orderable
-from hybridview.plan.steps import Feed
+from hybridview.plan.steps import Feed, ViewPlan
 from hybridview.schema import WEIGHT
 
 _SIGN = "CASE WHEN `_change_type` IN ('insert', 'update_postimage') THEN 1 ELSE -1 END"
@@ -44,6 +43,10 @@ class Change:
     """The rows of a small change, as texts."""
     kept_as: str = ""
     """The global temporary view it is kept in memory as."""
+    met: Met = field(default_factory=dict)
+    """Which of the fetched rows matter to views, by the conditions of these."""
+    in_memory: bool = False
+    """Whether reading it is cheap, although its rows are not known here."""
     values: dict[str, Values | None] = field(default_factory=dict)
     """The values of its columns, as far as somebody asked."""
 
@@ -54,22 +57,45 @@ class Changes:
 
     path: Callable[[str], str]
     attempt: str
+    views: Sequence[ViewPlan] = ()
+    """All that are refreshed: what they want of a change is looked at when it is read."""
     made: dict[str, Change] = field(default_factory=dict)
     locks: dict[str, threading.Lock] = field(default_factory=dict)
     guard: threading.Lock = field(default_factory=threading.Lock)
     registered: list[str] = field(default_factory=list)
     """Global temporary views: what all sessions can read."""
 
-    def of(self, session: Session, feed: Feed, end: int, once: bool = False) -> Change:
-        """Return the change after `feed.start` up to `end`.
+    def of(
+        self, session: Session, view: ViewPlan, feed: Feed, end: int, once: bool = False
+    ) -> Change:
+        """Return the change after `feed.start` up to `end`, for the first view that asks.
 
-        With `once`, it is not even fetched: one statement reads it, and nobody asks for its values.
+        The session has the settings of the view. With `once`, the change is not even fetched: one
+        statement reads it, and nobody asks for its values.
         """
         key = f"{feed.name} {feed.start + 1}-{end} of {', '.join(feed.columns)}"
         with self._lock(key):
             if key not in self.made:
-                self.made[key] = self._make_readable(session, feed, end, once)
+                self.made[key] = self._make_readable(session, view, feed, end, once)
             return self.made[key]
+
+    def relevant(self, change: Change, feed: Feed) -> Change:
+        """Return the rows of a change that can matter to a view, as far as that is known."""
+        if not feed.wanted:
+            return change
+        key = f"{id(change)} where {feed.wanted}"
+        with self._lock(key):
+            if key not in self.made:
+                self.made[key] = _where(change, feed.wanted)
+            return self.made[key]
+
+    def matter(self, session: Session, view: ViewPlan, ends: Mapping[str, int]) -> bool:
+        """Say whether some rows of the changes of its sources can matter to a view."""
+        found = (
+            self.relevant(self.of(session, view, feed, ends[feed.name]), feed)
+            for feed in view.feeds
+        )
+        return not view.feeds or any(change.fetched is None or change.fetched for change in found)
 
     def part(
         self, session: Session, change: Change, feed: Feed, part: str, columns: Sequence[str]
@@ -77,8 +103,9 @@ class Changes:
         """Return the rows of a change whose key stayed, or is gone, with some columns only.
 
         Where these stay the same, nothing was changed: so an update of other columns is no row.
+        What became of a key is seen from all of its rows, whether they matter to a view or not.
         """
-        key = f"{id(change)} {part} of {', '.join(columns)}"
+        key = f"{id(change)} {part} of {', '.join(columns)} where {feed.wanted}"
         with self._lock(key):
             if key not in self.made:
                 self.made[key] = self._make_part(session, change, feed, part, columns)
@@ -95,14 +122,22 @@ class Changes:
         # Texts tell 0.0 and -0.0 apart, and words that a collation does not; SQL does as joins do.
         as_text = not any(t in ("float", "double") or " collate " in t for t in types)
         if change.fetched is not None and as_text:
-            rows = _netted([(*(row[p] for p in places), row[-1]) for row in change.fetched])
+            shorter = [tuple(row[p] for p in places) for row in change.fetched]
+            weights = [row[-1] for row in change.fetched]
+            rows = signed_rows.netted([(*r, w) for r, w in zip(shorter, weights, strict=True)])
             key = [n for n, name in enumerate(names) if name.lower() in _lower(feed.key)]
-            fetched = _of_keys(rows, key, part)
+            fetched = of_keys(rows, key, part)
+            if feed.wanted in change.met:
+                # The columns that a view's condition reads are among those it uses.
+                matter = {tuple(row[p] for p in places) for row in change.met[feed.wanted]}
+                fetched = [row for row in fetched if row[:-1] in matter]
             kinds = [*shown, change.columns[-1]]
             return Change(inline.as_relation(fetched, kinds), len(fetched), kinds, fetched)
         listed = ", ".join(quote(name) for name in (*names, WEIGHT))
         netted = netted_sql(f"SELECT {listed} FROM ({change.relation})", shown)
         query = part_of(f"({netted})", names, feed.key, part)
+        if feed.wanted:
+            query = f"SELECT * FROM ({query}) WHERE {feed.wanted}"
         if not change.kept_as:
             return Change(query, columns=[*shown, (WEIGHT, "int")])
         return self._keep(session, query, f"{part} of {feed.name}", [*shown, (WEIGHT, "int")])
@@ -129,20 +164,22 @@ class Changes:
         with self.guard:
             return self.locks.setdefault(key, threading.Lock())
 
-    def _make_readable(self, session: Session, feed: Feed, end: int, once: bool) -> Change:
+    def _make_readable(
+        self, session: Session, view: ViewPlan, feed: Feed, end: int, once: bool
+    ) -> Change:
         if feed.compare:
-            return self._make(session, self._difference(feed, end), feed, netted=True)
+            return self._make(session, view, feed, self._difference(feed, end), netted=True)
         try:
             query = self._feed(session, feed, end)
             if once and not feed.rewritten:
                 return _planned(session, query)
-            return self._make(session, query, feed, netted=feed.rewritten)
+            return self._make(session, view, feed, query, netted=feed.rewritten)
         except spark_errors() as error:
             if not refuses_feed(error):
                 raise
             # The feed is read with the table's newest columns: a column renamed after the version
             # we are pinned at is enough.
-            return self._make(session, self._difference(feed, end), feed, netted=True)
+            return self._make(session, view, feed, self._difference(feed, end), netted=True)
 
     def _feed(self, session: Session, feed: Feed, end: int) -> str:
         """Return the query of the change feed after `start` up to `end`."""
@@ -177,24 +214,44 @@ class Changes:
         ]
         return "\nUNION ALL\n".join(sides)
 
-    def _make(self, session: Session, query: str, feed: Feed, netted: bool) -> Change:
+    def _make(
+        self, session: Session, view: ViewPlan, feed: Feed, query: str, netted: bool
+    ) -> Change:
         columns = session.describe(query)
         # Rows without columns are only counted: there is nothing to tell them apart by.
         netted = netted and len(columns) > 1
+        wanted = self._wanted(view, feed)
         if netted:
             query = netted_sql(query, columns[:-1])
         if netted or feed.rows is None or feed.rows <= inline.MAX_ROWS:
-            fetched = inline.fetch(session, query, columns)
-            if fetched is not None:
-                rows = _netted(fetched)
-                relation = inline.as_relation(rows, columns)
-                return Change(relation, len(rows), columns, rows)
+            found = _fetch(session, query, columns, wanted)
+            if found is not None:
+                return found
         if not netted and len(columns) > 1 and feed.rows is not None and feed.rows <= MOST_KEPT:
-            query, netted = netted_sql(query, columns[:-1]), True
+            matter = _matter(query, wanted, feed)
+            query, netted = netted_sql(matter, columns[:-1]), True
         if not netted:
             return _planned(session, query, columns)
         # Netting it once is enough for all who read it, and then its size is known.
-        return self._keep(session, query, f"change of {feed.name}", columns)
+        kept = self._keep(session, query, f"change of {feed.name}", columns)
+        if kept.rows is not None and kept.rows <= inline.MAX_ROWS:
+            found = _fetch(session, kept.relation, columns, wanted)
+            if found is not None:
+                return replace(found, kept_as=kept.kept_as)
+        return kept
+
+    def _wanted(self, view: ViewPlan, feed: Feed) -> list[str]:
+        """Return the conditions of all views that read a change; an empty one if it wants all.
+
+        A condition means what the settings of its view make of it.
+        """
+        found: dict[str, None] = {}
+        for other in self.views:
+            alike = (other.settings or {}) == (view.settings or {})
+            for read in other.feeds:
+                if (read.name.lower(), read.start) == (feed.name.lower(), feed.start):
+                    found[read.wanted if alike else ""] = None
+        return list(found)
 
     def _keep(
         self, session: Session, query: str, what: str, columns: Sequence[tuple[str, str]]
@@ -205,6 +262,38 @@ class Changes:
         session.run(f"CACHE TABLE {name}")
         count = session.run(f"SELECT count(*) FROM {name}")[0][0]
         return Change(f"SELECT * FROM {name}", int(count), columns, kept_as=name)
+
+
+def _where(change: Change, wanted: str) -> Change:
+    """Return the rows of a change for which a condition is true."""
+    if change.fetched is not None:
+        if wanted not in change.met:
+            return change
+        met = change.met[wanted]
+        rows = [row for row in change.fetched if row[:-1] in met]
+        return Change(inline.as_relation(rows, change.columns), len(rows), change.columns, rows)
+    if not change.kept_as:
+        return change
+    query = f"SELECT * FROM ({change.relation}) WHERE {wanted}"
+    return Change(query, change.rows, change.columns, in_memory=True)
+
+
+def _matter(query: str, wanted: Sequence[str], feed: Feed) -> str:
+    """Return the rows of a change that matter to any view, if what became of keys is not asked."""
+    if not wanted or "" in wanted or feed.key or len(wanted) > signed_rows.MOST_CONDITIONS:
+        return query
+    return f"SELECT * FROM ({query}) WHERE {' OR '.join(f'({c})' for c in wanted)}"
+
+
+def _fetch(
+    session: Session, query: str, columns: Sequence[tuple[str, str]], wanted: Sequence[str]
+) -> Change | None:
+    """Return a change as literals; None if it is too large for that."""
+    found = fetch_judged(session, query, columns, [condition for condition in wanted if condition])
+    if found is None:
+        return None
+    rows = signed_rows.netted(found[0])
+    return Change(inline.as_relation(rows, columns), len(rows), columns, rows, met=found[1])
 
 
 def _planned(session: Session, query: str, columns: Sequence[tuple[str, str]] = ()) -> Change:
@@ -225,46 +314,20 @@ def _find_values(session: Session, change: Change, column: str) -> Values | None
     place, kind = found[0]
     if change.fetched is not None:
         return of_texts(kind, (row[place] for row in change.fetched))
-    if not change.kept_as:
+    if not change.kept_as and not change.in_memory:
         return None
     name = quote(change.columns[place][0])
     rows = session.run(
         "SELECT CAST(min(k) AS STRING), CAST(max(k) AS STRING), n FROM "
         f"(SELECT k, CASE WHEN k IS NOT NULL THEN ntile({RUNS}) OVER (ORDER BY k) END AS n "
-        f"FROM (SELECT DISTINCT {name} AS k FROM {change.kept_as})) GROUP BY n"
+        f"FROM (SELECT DISTINCT {name} AS k FROM ({change.relation}))) GROUP BY n"
     )
     runs = [(str(low), str(high)) for low, high, number in rows if number is not None]
     return of_runs(kind, runs, any(number is None for _, _, number in rows))
 
 
-def _netted(fetched: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """Cancel what cancels: updates that change nothing, and rows that came and went again.
-
-    A row that counts twice stays twice: delta programs rely on weights of +1 and -1.
-    """
-    weights: Counter[tuple[Any, ...]] = Counter()
-    for row in fetched:
-        weights[row[:-1]] += int(row[-1])
-    return [
-        (*row, "1" if weight > 0 else "-1")
-        for row, weight in weights.items()
-        for _ in range(abs(weight))
-    ]
-
-
 def _lower(names: Sequence[str]) -> set[str]:
     return {name.lower() for name in names}
-
-
-def _of_keys(
-    rows: Sequence[tuple[Any, ...]], key: Sequence[int], part: str
-) -> list[tuple[Any, ...]]:
-    """Return the rows whose key was there and still is, or is there no more."""
-    signs: dict[tuple[Any, ...], set[Any]] = defaultdict(set)
-    for row in rows:
-        signs[tuple(row[place] for place in key)].add(row[-1])
-    wanted = {"1", "-1"} if part == KEPT else {"-1"}
-    return [row for row in rows if signs[tuple(row[place] for place in key)] == wanted]
 
 
 __all__ = ["Change", "Changes"]

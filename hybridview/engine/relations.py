@@ -9,7 +9,7 @@ from hybridview.engine.changes import Change, Changes
 from hybridview.engine.session import Session, quote, table_at
 from hybridview.engine.values import USEFUL_SHARE, Values, condition, share, together, unskipped
 from hybridview.filestats import Size, total
-from hybridview.plan.steps import Feed, NearRead, Pinned
+from hybridview.plan.steps import Feed, NearRead, Pinned, ViewPlan
 
 FILTERED = 64e6
 """Bytes from which on it pays to leave out single rows that are read for nothing."""
@@ -27,6 +27,8 @@ class Relations:
         self.known: dict[str, str] = {}
         self.of_symbol: dict[str, Change] = {}
         """The changes that are registered now, by symbol in lower case."""
+        self.of_feed: dict[str, Change] = {}
+        """The whole changes they are taken from, by the name of the source in lower case."""
         self.near_sizes: dict[str, Size] = {}
         """The files that are left to read of a source near some changes, by symbol."""
         self.near_bytes: dict[str, float] = {}
@@ -58,16 +60,24 @@ class Relations:
         restricted = f" WHERE {where}" if where else ""
         self._register(f"{view}@target", f"SELECT * FROM {table_at(self.path(view))}{restricted}")
 
-    def changes(self, feed: Feed, end: int, once: bool = False) -> int | None:
-        """Make `name@changes`, rows that weigh +1 or -1; return their number, if it is known."""
-        change = self.shared.of(self.session, feed, end, once)
+    def changes(
+        self, view: ViewPlan, feed: Feed, end: int, once: bool = False, every: bool = False
+    ) -> int | None:
+        """Make `name@changes`, rows that weigh +1 or -1; return their number, if it is known.
+
+        These are the rows that can matter to the view, or `every` one.
+        """
+        change = self.shared.of(self.session, view, feed, end, once)
+        self.of_feed[feed.name.lower()] = change
+        if not every:
+            change = self.shared.relevant(change, feed)
         self._register(f"{feed.name}@changes", change.relation)
         self.of_symbol[f"{feed.name}@changes".lower()] = change
         return change.rows
 
     def part(self, feed: Feed, part: str, columns: Sequence[str]) -> None:
-        """Make `name@kept` or `name@gone` from `name@changes`: some columns, of such keys."""
-        change = self.of_symbol[f"{feed.name}@changes".lower()]
+        """Make `name@kept` or `name@gone` of a change: some columns, of such keys."""
+        change = self.of_feed[feed.name.lower()]
         found = self.shared.part(self.session, change, feed, part, columns)
         self._register(f"{feed.name}@{part}", found.relation)
         self.of_symbol[f"{feed.name}@{part}".lower()] = found

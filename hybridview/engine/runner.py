@@ -56,7 +56,7 @@ class Runner:
     """Says whether the user wants it to end: then an error of Spark's is no fault of a view."""
 
     def __post_init__(self) -> None:
-        self.changes = Changes(self.places.path, self.plan.attempt)
+        self.changes = Changes(self.places.path, self.plan.attempt, self.plan.views)
         self.together = Together(self.plan.views)
         self.idle: SimpleQueue[Writer] = SimpleQueue()
         self.writers: list[Writer] = []

@@ -2,8 +2,8 @@
 
 Planning a statement and sending it costs more than adding up a few rows. So views whose change
 follows from the same small changes of their sources, and from nothing else, are computed together,
-by whoever asks first; most of them may turn out not to be concerned at all. And so is what becomes
-of the stored rows they meet.
+by whoever asks first; those to whom no changed row matters are left out. And so is what becomes of
+the stored rows they meet.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import math
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from hybridview.engine import inline
@@ -44,31 +44,46 @@ class _Group:
     """What becomes of the rows that each change meets; None before somebody asked."""
 
 
+@dataclass
+class _Kin:
+    """Views whose changes follow from the same changes; some of them may not be concerned."""
+
+    views: list[ViewPlan] = field(default_factory=list)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    groups: dict[str, _Group] | None = None
+    """The group of each view that is concerned, by name; None before somebody asked."""
+
+
 class Together:
     """The groups of one refresh; safe for several threads."""
 
     def __init__(self, views: Iterable[ViewPlan]) -> None:
-        self.groups: dict[str, _Group] = {}
-        alike: dict[str, list[ViewPlan]] = defaultdict(list)
+        self.kin: dict[str, _Kin] = {}
+        alike: dict[str, _Kin] = defaultdict(_Kin)
         for view in views:
             if follows_from_changes(view):
-                alike[repr((view.feeds, sorted((view.settings or {}).items())))].append(view)
-        for found in alike.values():
-            groups = [_Group() for _ in range(math.ceil(len(found) / MOST))]
-            # Threads take views in their order: neighbours are in different groups, if there are
-            # several, so that nobody waits.
-            for number, view in enumerate(found):
-                groups[number % len(groups)].views.append(view)
-                self.groups[view.name] = groups[number % len(groups)]
+                feeds = [replace(feed, wanted="") for feed in view.feeds]
+                self.kin[view.name] = alike[repr((feeds, sorted((view.settings or {}).items())))]
+                self.kin[view.name].views.append(view)
 
     def fetch(
-        self, session: Session, view: ViewPlan, columns: Callable[[ViewPlan], Columns]
+        self,
+        session: Session,
+        view: ViewPlan,
+        columns: Callable[[ViewPlan], Columns],
+        concerned: Callable[[ViewPlan], bool],
     ) -> Rows | None:
         """Return the rows of a view's change, as texts; None if they are to be fetched alone.
 
         The session has the settings of the view and can read the changes of its sources.
         """
-        group = self.groups.get(view.name)
+        kin = self.kin.get(view.name)
+        if kin is None:
+            return None
+        with kin.lock:
+            if kin.groups is None:
+                kin.groups = groups([v for v in kin.views if v is view or concerned(v)])
+        group = kin.groups.get(view.name)
         if group is None:
             return None
         with group.lock:
@@ -76,11 +91,15 @@ class Together:
                 group.rows = _fetch(session, group.views, columns)
             return group.rows.get(view.name)
 
+    def _group(self, view: ViewPlan) -> _Group | None:
+        kin = self.kin.get(view.name)
+        return kin.groups.get(view.name) if kin is not None and kin.groups is not None else None
+
     def ask(
         self, session: Session, view: ViewPlan, rows: Rows, question: Asking
     ) -> Answered | None:
         """Return a question about a view's change, and its answer; None if there is none."""
-        group = self.groups.get(view.name)
+        group = self._group(view)
         if group is not None and group.rows is not None and view.name in group.rows:
             with group.lock:
                 if group.answers is None:
@@ -90,6 +109,18 @@ class Together:
                 if view.name in group.answers:
                     return group.answers[view.name]
         return _answers(session, {view.name: question(view, rows)}).get(view.name)
+
+
+def groups(views: Sequence[ViewPlan]) -> dict[str, _Group]:
+    """Return the group of each view: no more in one than a statement is for.
+
+    Threads take views in their order: neighbours are in different groups, if there are several, so
+    that nobody waits.
+    """
+    made = [_Group() for _ in range(math.ceil(len(views) / MOST))]
+    for number, view in enumerate(views):
+        made[number % len(made)].views.append(view)
+    return {view.name: made[number % len(made)] for number, view in enumerate(views)}
 
 
 def _answers(session: Session, asked: Mapping[str, Question | None]) -> dict[str, Answered | None]:

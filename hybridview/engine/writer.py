@@ -56,6 +56,8 @@ class Done:
     read: Size
 
 
+NO_ROWS = {"inserted": 0, "updated": 0, "deleted": 0}
+
 _columns: Remembered[list[tuple[str, str]]] = Remembered(1000)
 
 Written = tuple[int, str]
@@ -103,11 +105,15 @@ class Writer:
         relations.pin([s for s in sources if step.reads(quote(f"{s.name}@new"))])
         if step.reads(quote(f"{view.name}@target")):
             relations.target(view.name)
+        shared = follows_from_changes(view)
         for feed in () if step.whole else view.feeds:
             once = self._is_read_once(view, feed)
-            changed = relations.changes(feed, settled.ends[feed.name], once)
+            # A statement that serves several views reads what matters to any of them.
+            changed = relations.changes(view, feed, settled.ends[feed.name], once, every=shared)
             if step.at_most is not None and feed.rewritten and changed is not None:
                 self._check_share(feed.name, changed, step.at_most)
+        if not step.whole and not relations.shared.matter(self.session, view, settled.ends):
+            return Done(dict(NO_ROWS), reading.of_feeds(view.feeds, settled.ends, self.places.log))
         pinned = {source.name.lower(): source for source in settled.sources}
         for feed, part in _parts(view):
             relations.part(feed, part, pinned[feed.name.lower()].columns)
@@ -124,10 +130,10 @@ class Writer:
         try:
             for symbol, query in kept:
                 self._keep(symbol, query)
-            with running_with(self.session, LITTLE if follows_from_changes(view) else {}):
+            with running_with(self.session, LITTLE if shared else {}):
                 counts = self._compute_change(view, step.change)
             if not counts.rows:
-                return Done({"inserted": 0, "updated": 0, "deleted": 0}, read)
+                return Done(dict(NO_ROWS), read)
             insert_only = step.without_deletes is not None and not counts.negative
             direct = self._outcome(view, counts, insert_only)
             if direct is not None and self._commit_files(settled, direct):
@@ -270,12 +276,17 @@ class Writer:
         assert isinstance(view.step, Apply)
         return self._columns(view, view.step.change)
 
+    def _matters(self, view: ViewPlan) -> bool:
+        """Say whether some changed rows can matter to a view whose sources are base tables."""
+        ends = {feed.name: feed.end for feed in view.feeds if feed.end is not None}
+        return self.relations.shared.matter(self.session, view, ends)
+
     def _compute_change(self, view: ViewPlan, query: str) -> _Change:
         """Make `v@change` readable: as literals if it is small, else kept in memory."""
         symbol = f"{view.name}@change"
         columns = self._columns(view, query)
         weight = next((i for i, c in enumerate(columns) if c[0] == WEIGHT), None)
-        rows = self.together.fetch(self.session, view, self._change_columns)
+        rows = self.together.fetch(self.session, view, self._change_columns, self._matters)
         if rows is None:
             rows = inline.fetch(self.session, query, columns)
         if rows is not None:

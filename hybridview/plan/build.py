@@ -316,7 +316,7 @@ class _Builder:
             return plan
         if decision.executed is Executed.INCREMENTAL:
             assert found is not None
-            feeds = () if compiled.state is not None else self._feeds(view, facts)
+            feeds = () if compiled.state is not None else self._feeds(compiled, facts)
             step = _apply(found, facts)
             if compiled.view is not None and compiled.view.whole:
                 step = replace(step, whole=True)
@@ -369,7 +369,7 @@ class _Builder:
         text = load if create else overwrite(view.name, layout, load)
         return Load(text, create, compiled.readings)
 
-    def _feeds(self, view: ViewRecord, facts: tuple[ChangeFacts, ...]) -> tuple[Feed, ...]:
+    def _feeds(self, compiled: Compiled, facts: tuple[ChangeFacts, ...]) -> tuple[Feed, ...]:
         recomputed = {n.lower() for n, p in self.plans.items() if isinstance(p.step, Load)}
         return tuple(
             Feed(
@@ -384,6 +384,7 @@ class _Builder:
                 f.files,
                 f.rewritten or f.source.lower() in recomputed,
                 used_key(self.catalog, f.source, self.used[f.source.lower()]),
+                compiled.relevant.get(f.source, ""),
             )
             for f in facts
             if f.changed

@@ -43,6 +43,8 @@ class Feed:
     """Whether all rows went and came: then most of them cancel, and are netted first."""
     key: tuple[str, ...] = ()
     """The declared key of the source, if it has one and these columns have it."""
+    wanted: str = ""
+    """A condition that is true for all rows that can matter to the view; none if any can."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,9 +21,10 @@ from hybridview.algebra.plan import GONE, KEPT, Project, Scan
 from hybridview.algebra.walk import tables
 from hybridview.compiler.batch import Batch
 from hybridview.compiler.kinds import Recorded
-from hybridview.compiler.links import Link, part_of
+from hybridview.compiler.links import part_of
 from hybridview.compiler.margin import USED_UP
 from hybridview.compiler.program import DeltaProgram, Method, NotIncremental
+from hybridview.compiler.relevant import relevant
 from hybridview.compiler.render import render, text
 from hybridview.compiler.state import SUFFIX
 from hybridview.compiler.view import (
@@ -45,6 +46,8 @@ from tests.support.cases import Refresh, Row, Script, comparable
 SPARK_TYPES = {"HUGEINT": "bigint", "INTEGER": "int", "VARCHAR": "string"}
 
 ALARM = -999999
+EVERY = "@every"
+"""What the tables are called that hold all rows of a change."""
 
 SETUP = f"""
 -- DuckDB computes INSERT values for matched rows too, so the alarm is a mark, not an error:
@@ -226,6 +229,8 @@ class Duck:
     rows: dict[str, list[Row]] = field(default_factory=dict)
     """The rows of each base table."""
     prepared: dict[tuple[str, Batch], Prepared] = field(default_factory=dict)
+    shown: dict[str, tuple[str, tuple[str, ...]]] = field(default_factory=dict)
+    """By which conditions and keys the change of each table is shown now."""
     cut: bool = True
     """Whether views may keep parts of themselves in tables of their own."""
 
@@ -303,7 +308,7 @@ class Duck:
     def change(self, changes: Mapping[str, Signed]) -> Batch:
         """Apply signed rows to the base tables, and let them be the changes of the next refresh."""
         for name in self.schemas:
-            self.connection.execute(f"DELETE FROM {_quote(name, '@changes')}")
+            self.connection.execute(f"DELETE FROM {_quote(name, EVERY)}")
         batch = Batch(frozenset(), frozenset())
         for table, signed in changes.items():
             for row, weight in signed:
@@ -323,6 +328,7 @@ class Duck:
         batch = replace(batch, changed=batch.changed & reads, appended=batch.appended & reads)
         ready = self.prepared.get((name, batch)) or self._prepare(view, batch)
         self.prepared[name, batch] = ready
+        self._show_relevant(view, batch)
         self.connection.execute(f"SET VARIABLE epoch = {epoch}")
         for statement in (*ready.kept, ready.change):
             self.connection.execute(statement)
@@ -341,8 +347,7 @@ class Duck:
     def _prepare(self, view: CompiledView, batch: Batch) -> Prepared:
         """Compile and translate a program; it depends on which tables changed, not on the rows."""
         program = delta_program(view, batch, "getvariable('epoch')")
-        for link in batch.links:
-            self._add_parts(link)
+        self._show_relevant(view, batch)
         for scan in program.near:
             self._add_near(scan)
         change = to_duck(text(program.change, pretty=False))
@@ -356,14 +361,26 @@ class Duck:
             to_duck(insert) if insert else None,
         )
 
-    def _add_parts(self, link: Link) -> None:
-        """Make relations of the parts of a change, by what became of the keys."""
-        columns = [column.name for column in self.schemas[link.target].columns]
-        for part in (KEPT, GONE):
-            query = part_of(f"`{link.target}@changes`", columns, link.key, part)
-            self.connection.execute(
-                f"CREATE OR REPLACE VIEW {_quote(link.target, f'@{part}')} AS {to_duck(query)}"
-            )
+    def _show_relevant(self, view: CompiledView, batch: Batch) -> None:
+        """Let `t@changes`, and its parts by what became of keys, show what matters to a view."""
+        conditions = relevant(view.compilable.plan)
+        keys = {link.target: link.key for link in batch.links}
+        for table in tables(view.compilable.plan):
+            wanted = f" WHERE {conditions[table]}" if table in conditions else ""
+            key = keys.get(table, ())
+            if self.shown.get(table) == (wanted, key):
+                continue
+            self.shown[table] = wanted, key
+            columns = [column.name for column in self.schemas[table].columns]
+            every = f"`{table}{EVERY}`"
+            queries = {"changes": f"SELECT * FROM {every}"}
+            if key:
+                queries |= {part: part_of(every, columns, key, part) for part in (KEPT, GONE)}
+            for part, query in queries.items():
+                shown = to_duck(f"SELECT * FROM ({query}) AS q{wanted}")
+                self.connection.execute(
+                    f"CREATE OR REPLACE VIEW {_quote(table, f'@{part}')} AS {shown}"
+                )
 
     def _add_near(self, scan: Scan) -> None:
         """Make a relation of the rows of a table that are near the changes, and no others."""
@@ -424,14 +441,15 @@ class Duck:
     def _add_source(self, name: str, new: str, columns: str) -> None:
         self.connection.execute(f"CREATE VIEW {_quote(name, '@new')} AS {new}")
         self.connection.execute(
-            f"CREATE TABLE {_quote(name, '@changes')} ({columns}, {WEIGHT} BIGINT)"
+            f"CREATE TABLE {_quote(name, EVERY)} ({columns}, {WEIGHT} BIGINT);"
+            f"CREATE VIEW {_quote(name, '@changes')} AS FROM {_quote(name, EVERY)}"
         )
 
     def _record(self, name: str, signed: Signed, batch: Batch) -> Batch:
         """Store a relation's change, and return the batch that has it too."""
         if not signed:
             return batch
-        self._insert(f"{name}@changes", [(*row, weight) for row, weight in signed])
+        self._insert(f"{name}{EVERY}", [(*row, weight) for row, weight in signed])
         grows = all(weight > 0 for _, weight in signed)
         appended = batch.appended | ({name} if grows else set())
         return replace(batch, changed=batch.changed | {name}, appended=appended)
