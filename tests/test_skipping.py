@@ -24,6 +24,7 @@ from hybridview.engine.values import (
     LISTED_TOGETHER,
     MOST_SPANS,
     MOST_VALUES,
+    NEXT_TO,
     PAGE_ROWS,
     Values,
     condition,
@@ -43,6 +44,7 @@ TEXTS = st.text(
 )
 KINDS: dict[str, Any] = {
     "bigint": NUMBERS,
+    "smallint": st.integers(-60, 60),
     "date": DATES,
     "decimal(18,2)": DECIMALS,
     "string": TEXTS,
@@ -62,7 +64,7 @@ def holds(where: str, kind: str, value: Any) -> bool:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_value_is_let_through(kind: str) -> None:
-    @given(st.lists(st.none() | KINDS[kind], max_size=40), st.booleans())
+    @given(st.lists(st.none() | KINDS[kind], max_size=80), st.booleans())
     @settings(max_examples=60, deadline=None)
     def check(values: list[Any], as_runs: bool) -> None:
         texts = [None if v is None else str(v) for v in values]
@@ -91,9 +93,39 @@ def test_the_widest_gaps_stay_gaps() -> None:
 
 
 def test_a_long_list_becomes_spans() -> None:
-    found = of_texts("int", [str(n) for n in range(MOST_VALUES + 1)])
+    found = of_texts("int", [str(7 * n) for n in range(MOST_VALUES + 1)])
     assert found is not None and found.listed is None
     assert " IN " not in condition("k", found)
+
+
+def test_new_numbers_in_a_row_are_not_listed() -> None:
+    """A few hundred scattered rows and many new ones at the end: the scattered ones are listed."""
+    scattered, new = range(0, 3000, 10), range(1_000_000, 1_002_000, NEXT_TO)
+    found = of_texts("bigint", [str(n) for n in (*scattered, *new)])
+    assert found is not None
+    assert found.listed == tuple(str(n) for n in scattered)
+    assert found.runs == (("1000000", str(new[-1])),)
+    where = condition("k", found)
+    assert all(holds(where, "bigint", n) for n in (*scattered, *new))
+    assert not holds(where, "bigint", 5) and not holds(where, "bigint", 999_999)
+
+
+def test_runs_are_kept_when_values_are_put_together() -> None:
+    one = of_texts("int", [str(n) for n in range(100, 200)])
+    two = of_texts("int", ["7", None, *(str(n) for n in range(150, 170))])
+    assert one is not None and two is not None
+    found = together([one, two])
+    assert found is not None and found.listed == ("7",) and found.null
+    where = condition("k", found)
+    assert all(holds(where, "int", n) for n in (7, None, *range(100, 200)))
+    assert not holds(where, "int", 99)
+
+
+def test_a_run_is_in_neighbouring_pages() -> None:
+    files = [FileBounds(50 * PAGE_ROWS, n * 1000, n * 1000 + 999, 0) for n in range(4)]
+    found = of_texts("bigint", ["500", *(str(n) for n in range(3800, 4000))])
+    assert found is not None and found.runs
+    assert share(found, files) == (1 + (1 + 10)) / 200
 
 
 def test_lists_are_short_enough_for_parquet() -> None:

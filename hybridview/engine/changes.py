@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from hybridview.algebra.plan import GONE
 from hybridview.compiler.links import part_of
 from hybridview.engine import inline, signed_rows
 from hybridview.engine.netting import netted_sql
@@ -31,6 +32,10 @@ RUNS = 256
 """Into how many runs the values of a change that is not fetched are put."""
 
 
+Keys = tuple[str, frozenset[str]]
+"""The type of a key and some of its values, as texts."""
+
+
 @dataclass
 class Change:
     """Signed rows of a source: where to read them, and what is known of them."""
@@ -45,6 +50,8 @@ class Change:
     """The global temporary view it is kept in memory as."""
     met: Met = field(default_factory=dict)
     """Which of the fetched rows matter to views, by the conditions of these."""
+    gone: Keys | None = None
+    """The keys that are gone, once somebody asked."""
     in_memory: bool = False
     """Whether reading it is cheap, although its rows are not known here."""
     values: dict[str, Values | None] = field(default_factory=dict)
@@ -142,13 +149,26 @@ class Changes:
             return Change(query, columns=[*shown, (WEIGHT, "int")])
         return self._keep(session, query, f"{part} of {feed.name}", [*shown, (WEIGHT, "int")])
 
-    def values(self, session: Session, change: Change, column: str) -> Values | None:
-        """Return the values that a column of a change has; looked up once."""
+    def values(
+        self, session: Session, change: Change, column: str, *without: Keys
+    ) -> Values | None:
+        """Return the values that a column of a change has, without some; looked up once."""
         name = column.lower()
-        with self._lock(f"{id(change)} {name}"):
-            if name not in change.values:
-                change.values[name] = _find_values(session, change, name)
-            return change.values[name]
+        key = " ".join([name, *(str(id(keys)) for keys in without)])
+        with self._lock(f"{id(change)} {key}"):
+            if key not in change.values:
+                change.values[key] = _find_values(session, change, name, without)
+            return change.values[key]
+
+    def gone_keys(self, feed: Feed, change: Change) -> Keys:
+        """Return the keys of a source that are gone, if the whole change is known, and their type.
+
+        A key is one column.
+        """
+        with self._lock(f"{id(change)} gone keys"):
+            if change.gone is None:
+                change.gone = _gone_keys(feed, change)
+            return change.gone
 
     def release(self, session: Session) -> None:
         """Give back what is kept in memory."""
@@ -307,13 +327,25 @@ def _global(name: str) -> str:
     return f"`global_temp`.{quote(name)}"
 
 
-def _find_values(session: Session, change: Change, column: str) -> Values | None:
+def _gone_keys(feed: Feed, change: Change) -> Keys:
+    places = [n for n, (name, _) in enumerate(change.columns) if name.lower() in _lower(feed.key)]
+    if change.fetched is None or len(places) != 1:
+        return "", frozenset()
+    gone = of_keys(change.fetched, places, GONE)
+    return change.columns[places[0]][1], frozenset(row[places[0]] for row in gone)
+
+
+def _find_values(
+    session: Session, change: Change, column: str, without: Sequence[Keys]
+) -> Values | None:
     found = [(i, kind) for i, (name, kind) in enumerate(change.columns) if name.lower() == column]
     if not found or not orderable(found[0][1]):
         return None
     place, kind = found[0]
     if change.fetched is not None:
-        return of_texts(kind, (row[place] for row in change.fetched))
+        # Texts of one type are equal where the values are; of others they need not be.
+        out = frozenset[str]().union(*(keys for of_type, keys in without if of_type == kind))
+        return of_texts(kind, {row[place] for row in change.fetched} - out)
     if not change.kept_as and not change.in_memory:
         return None
     name = quote(change.columns[place][0])

@@ -27,7 +27,7 @@ class Relations:
         self.known: dict[str, str] = {}
         self.of_symbol: dict[str, Change] = {}
         """The changes that are registered now, by symbol in lower case."""
-        self.of_feed: dict[str, Change] = {}
+        self.of_feed: dict[str, tuple[Feed, Change]] = {}
         """The whole changes they are taken from, by the name of the source in lower case."""
         self.near_sizes: dict[str, Size] = {}
         """The files that are left to read of a source near some changes, by symbol."""
@@ -68,7 +68,7 @@ class Relations:
         These are the rows that can matter to the view, or `every` one.
         """
         change = self.shared.of(self.session, view, feed, end, once)
-        self.of_feed[feed.name.lower()] = change
+        self.of_feed[feed.name.lower()] = feed, change
         if not every:
             change = self.shared.relevant(change, feed)
         self._register(f"{feed.name}@changes", change.relation)
@@ -77,7 +77,7 @@ class Relations:
 
     def part(self, feed: Feed, part: str, columns: Sequence[str]) -> None:
         """Make `name@kept` or `name@gone` of a change: some columns, of such keys."""
-        change = self.of_feed[feed.name.lower()]
+        _, change = self.of_feed[feed.name.lower()]
         found = self.shared.part(self.session, change, feed, part, columns)
         self._register(f"{feed.name}@{part}", found.relation)
         self.of_symbol[f"{feed.name}@{part}".lower()] = found
@@ -124,10 +124,19 @@ class Relations:
         self.known.pop(symbol, None)
 
     def _values(self, read: NearRead) -> Values | None:
-        """Return the values that a column of some changes has; None if they are not known."""
+        """Return the values that a column of some changes has; None if they are not known.
+
+        Those that the column cannot hold are left out: no row is there any more that has a key
+        that is gone, or refers to one.
+        """
+        gone = [
+            self.shared.gone_keys(*self.of_feed[name.lower()])
+            for name in read.keys_of
+            if name.lower() in self.of_feed
+        ]
         changes = [(self.of_symbol.get(s.lower()), column) for s, column in read.found_in]
         found = [
-            self.shared.values(self.session, change, column) if change is not None else None
+            self.shared.values(self.session, change, column, *gone) if change is not None else None
             for change, column in changes
         ]
         return together([v for v in found if v is not None]) if None not in found else None

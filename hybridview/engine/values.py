@@ -26,6 +26,10 @@ Parquet compares each of them with each page, in every file. Of 60 million sorte
 150 scattered values is found in 0.4 of the time of reading all, of 300 in half, of 700 in three
 quarters; 1,500 take half as long again."""
 
+RUN, NEXT_TO = 16, 4
+"""So many whole numbers or more, each at most so far from the one before, are a run: they lie in
+neighbouring pages, as new rows do, and need not be listed."""
+
 LISTED_TOGETHER = 200
 """Values in one list. Spark tells Parquet the values of a list of no more than a set number, as a
 chain of comparisons that Parquet follows by recursion: 2,000 of them overflow its stack."""
@@ -39,6 +43,8 @@ MOST_SPANS = 16
 USEFUL_SHARE = 0.7
 """A condition that leaves more than this share of a table's rows to be read is left out."""
 
+INTEGERS = ("tinyint", "smallint", "int", "bigint")
+
 Span = tuple[str, str]
 
 
@@ -51,7 +57,9 @@ class Values:
     spans: tuple[Span, ...]
     """Disjoint and in order; texts of the first and the last value."""
     listed: tuple[str, ...] | None
-    """All of them but NULL, if they are few."""
+    """All of them but NULL and those in runs, if they are few."""
+    runs: tuple[Span, ...] = ()
+    """First and last value of each run, if the others are listed."""
 
 
 def orderable(type_name: str) -> bool:
@@ -70,9 +78,38 @@ def of_texts(type_name: str, texts: Iterable[str | None]) -> Values | None:
         known = sorted((text for text in found if text is not None), key=order)
     except (ValueError, ArithmeticError):  # a year of five digits, for one
         return None
-    runs = [(text, text) for text in known]
-    listed = tuple(known) if len(known) <= MOST_VALUES else None
-    return Values(type_name, null, _covered(type_name, runs), listed)
+    return _of_known(type_name, known, (), null)
+
+
+def _of_known(type_name: str, known: Sequence[str], runs: Sequence[Span], null: bool) -> Values:
+    """Return some values in order, and those of some runs."""
+    order = _order(type_name)
+    assert order is not None
+    single, more = _without_runs(type_name, known)
+    all_runs = (*runs, *more)
+    every = [*((text, text) for text in single), *all_runs]
+    covered = _covered(type_name, sorted(every, key=lambda run: order(run[0])))
+    if len(single) > MOST_VALUES or len(all_runs) > MOST_SPANS:
+        return Values(type_name, null, covered, None)
+    return Values(type_name, null, covered, tuple(single), all_runs)
+
+
+def _without_runs(type_name: str, known: Sequence[str]) -> tuple[list[str], list[Span]]:
+    """Part whole numbers, in order, into single ones and runs."""
+    if type_name not in INTEGERS:
+        return list(known), []
+    single: list[str] = []
+    runs: list[Span] = []
+    start = 0
+    for end in range(1, len(known) + 1):
+        if end < len(known) and int(known[end]) - int(known[end - 1]) <= NEXT_TO:
+            continue
+        if end - start >= RUN:
+            runs.append((known[start], known[end - 1]))
+        else:
+            single += known[start:end]
+        start = end
+    return single, runs
 
 
 def of_runs(type_name: str, runs: Sequence[Span], null: bool) -> Values | None:
@@ -92,12 +129,14 @@ def together(found: Sequence[Values]) -> Values | None:
     kinds = {values.type for values in found}
     if len(kinds) != 1:
         return None
+    null = any(values.null for values in found)
     if all(values.listed is not None for values in found):
-        texts: list[str | None] = [t for values in found for t in values.listed or ()]
-        texts += [None] * any(values.null for values in found)
-        return of_texts(found[0].type, texts)
+        order = _ordering(found[0])
+        texts = sorted({t for values in found for t in values.listed or ()}, key=order)
+        known_runs = [run for values in found for run in values.runs]
+        return _of_known(found[0].type, texts, known_runs, null)
     runs = [span for values in found for span in values.spans]
-    return of_runs(found[0].type, runs, any(values.null for values in found))
+    return of_runs(found[0].type, runs, null)
 
 
 def condition(column: str, values: Values, alias: str = "") -> str:
@@ -108,26 +147,28 @@ def condition(column: str, values: Values, alias: str = "") -> str:
     name = f"{alias}.{quote(column)}" if alias else quote(column)
     alternatives = [f"{name} IS NULL"] if values.null else []
     if values.listed:
-        lists = _among(name, values.type, values.listed)
-        spans = _within(name, values) if len(values.spans) > 1 else ""
+        lists = _among(name, values.type, values.listed, values.runs)
+        spans = _within(name, values.type, values.spans) if len(values.spans) > 1 else ""
         # The lists first: each is one look-up for a row, and few rows get to the spans.
         alternatives.append(f"({lists} AND ({spans}))" if spans else lists)
     elif values.spans:
-        alternatives.append(_within(name, values))
+        alternatives.append(_within(name, values.type, values.spans))
     return " OR ".join(alternatives) or "FALSE"
 
 
-def _among(name: str, type_name: str, texts: Sequence[str]) -> str:
+def _among(name: str, type_name: str, texts: Sequence[str], runs: Sequence[Span]) -> str:
     typed = [_literal(text, type_name) for text in texts]
     step = LISTED_TOGETHER
     lists = [", ".join(typed[start : start + step]) for start in range(0, len(typed), step)]
-    return "(" + " OR ".join(f"{name} IN ({listed})" for listed in lists) + ")"
+    among = [f"{name} IN ({listed})" for listed in lists]
+    among += [_within(name, type_name, runs)] if runs else []
+    return f"({' OR '.join(among)})"
 
 
-def _within(name: str, values: Values) -> str:
+def _within(name: str, type_name: str, spans: Sequence[Span]) -> str:
     return " OR ".join(
-        f"{name} BETWEEN {_literal(low, values.type)} AND {_literal(high, values.type)}"
-        for low, high in values.spans
+        f"{name} BETWEEN {_literal(low, type_name)} AND {_literal(high, type_name)}"
+        for low, high in spans
     )
 
 
@@ -145,8 +186,9 @@ def share_of_files(values: Values, files: Sequence[FileBounds]) -> float:
 def share(values: Values, files: Sequence[FileBounds]) -> float:
     """Return about which share of a table's rows the condition leaves to be read.
 
-    Of a file that is not skipped, as many pages are read as it may have listed values in it: so it
-    is if its rows are sorted. If they are not, the condition does little, but no harm.
+    Of a file that is not skipped, as many pages are read as it may have listed values in it, and
+    as much as runs cover of it: so it is if its rows are sorted. If they are not, the condition
+    does little, but no harm.
     """
     rows = sum(file.rows for file in files)
     if not rows:
@@ -156,8 +198,17 @@ def share(values: Values, files: Sequence[FileBounds]) -> float:
     left = 0
     for file in unskipped(values, files):
         pages = None if listed is None or values.null else _listed_in(file, listed)
-        left += file.rows if pages is None else min(file.rows, pages * PAGE_ROWS)
+        in_runs = sum(_rows_between(file, int(low), int(high)) for low, high in values.runs)
+        left += file.rows if pages is None else min(file.rows, pages * PAGE_ROWS + in_runs)
     return left / rows
+
+
+def _rows_between(file: FileBounds, low: int, high: int) -> int:
+    """Return about how many rows of a file, evenly filled and sorted, pages with a run have."""
+    if not isinstance(file.low, int) or not isinstance(file.high, int):
+        return file.rows
+    common = min(high, file.high) - max(low, file.low) + 1
+    return 0 if common <= 0 else PAGE_ROWS + file.rows * common // (file.high - file.low + 1)
 
 
 def _listed_in(file: FileBounds, ordered: list[Any]) -> int | None:
@@ -214,7 +265,7 @@ def _covered(type_name: str, runs: Sequence[Span]) -> tuple[Span, ...]:
 
 def _order(type_name: str) -> Callable[[str], Any] | None:
     """Return what puts texts of a type in Spark's order; None if nothing is known to."""
-    if type_name in ("tinyint", "smallint", "int", "bigint"):
+    if type_name in INTEGERS:
         return int
     if type_name == "date":
         return date.fromisoformat

@@ -14,7 +14,7 @@ from hybridview.compiler.statements import overwrite
 from hybridview.compiler.view import is_unaffected, load_query
 from hybridview.errors import BlockedError, HybridviewError, NotIncrementalError, run
 from hybridview.plan.compiled import Compiled, compile_record
-from hybridview.plan.links import links, used_key
+from hybridview.plan.links import keys_of, links, used_key
 from hybridview.plan.programs import Program, program
 from hybridview.plan.sources import BasePin, check_columns
 from hybridview.plan.steps import Apply, Feed, Kept, Load, Pinned, RefreshPlan, ViewPlan
@@ -317,7 +317,7 @@ class _Builder:
         if decision.executed is Executed.INCREMENTAL:
             assert found is not None
             feeds = () if compiled.state is not None else self._feeds(compiled, facts)
-            step = _apply(found, facts)
+            step = self._apply(found, facts)
             if compiled.view is not None and compiled.view.whole:
                 step = replace(step, whole=True)
             if self._requested(view) is Strategy.HYBRID:
@@ -325,6 +325,24 @@ class _Builder:
                 step = replace(step, otherwise=self._load(view, compiled), at_most=share)
             return replace(plan, feeds=feeds, step=step)
         return replace(plan, step=self._load(view, compiled))
+
+    def _apply(self, found: Program, facts: tuple[ChangeFacts, ...]) -> Apply:
+        rows = [f.rows if f.end is not None else None for f in facts if f.changed]
+        known = [r for r in rows if r is not None]
+        return Apply(
+            found.change,
+            found.apply,
+            found.without_deletes,
+            found.method,
+            sum(known) if len(known) == len(rows) else None,
+            near=tuple(
+                replace(near, keys_of=keys_of(self.catalog, near.name, near.column))
+                for near in found.near
+            ),
+            kept=found.kept,
+            readings=found.readings,
+            merge=found.merge,
+        )
 
     def _backfill(
         self,
@@ -397,19 +415,3 @@ def _read(compiled: Compiled, sources: tuple[Pinned, ...]) -> tuple[Pinned, ...]
         return sources
     names = {name.lower() for name in tables(compiled.compilable.plan)}
     return tuple(source for source in sources if source.name.lower() in names)
-
-
-def _apply(found: Program, facts: tuple[ChangeFacts, ...]) -> Apply:
-    rows = [f.rows if f.end is not None else None for f in facts if f.changed]
-    known = [r for r in rows if r is not None]
-    return Apply(
-        found.change,
-        found.apply,
-        found.without_deletes,
-        found.method,
-        sum(known) if len(known) == len(rows) else None,
-        near=found.near,
-        kept=found.kept,
-        readings=found.readings,
-        merge=found.merge,
-    )

@@ -26,6 +26,28 @@ def links(catalog: Catalog, sources: Sequence[str]) -> frozenset[Link]:
     return frozenset(found)
 
 
+def keys_of(catalog: Catalog, source: str, column: str) -> tuple[str, ...]:
+    """Return the tables whose declared key a column is, or refers to, alone."""
+    table = catalog.tables.get(source.lower())
+    if table is None:
+        return ()
+    found = [table.name] if _same(table.key, (column,)) else []
+    by_id = {other.table_id: other for other in catalog.tables.values()}
+    for reference in table.references:
+        target = by_id.get(reference.table_id)
+        if (
+            target is not None
+            and target.key == reference.key
+            and _same(reference.columns, (column,))
+        ):
+            found.append(target.name)
+    return tuple(found)
+
+
+def _same(names: Sequence[str], others: Sequence[str]) -> bool:
+    return [name.lower() for name in names] == [name.lower() for name in others]
+
+
 def used_key(catalog: Catalog, source: str, columns: Sequence[str]) -> tuple[str, ...]:
     """Return the declared key of a table, if all of it is among some columns; else nothing."""
     table = catalog.tables.get(source.lower())

@@ -72,6 +72,8 @@ class NearRead:
     found_in: tuple[tuple[str, str], ...]
     exact: bool = False
     """Whether no other rows are to be read on, be they skipped or not."""
+    keys_of: tuple[str, ...] = ()
+    """The sources whose declared key the column is, or refers to: it holds no key that is gone."""
 
 
 @dataclass(frozen=True, slots=True)
