@@ -17,19 +17,13 @@ from queue import Empty, SimpleQueue
 
 from hybridview.catalog import ViewState
 from hybridview.engine.changes import Changes
+from hybridview.engine.commits import Written, is_overtaken, race_lost
 from hybridview.engine.relations import Relations
 from hybridview.engine.session import Session
 from hybridview.engine.settled import Places, Settled
 from hybridview.engine.spark_errors import as_refresh_error, spark_errors, why_recompute
 from hybridview.engine.together import Together
-from hybridview.engine.writer import (
-    Done,
-    TooLarge,
-    Writer,
-    Written,
-    is_overtaken,
-    race_lost,
-)
+from hybridview.engine.writer import Done, TooLarge, Writer
 from hybridview.errors import HybridviewError, RaceLostError
 from hybridview.plan.steps import Apply, Load, Pinned, RefreshPlan, ViewPlan
 from hybridview.schema import TROUBLE, Executed
@@ -180,7 +174,7 @@ class Runner:
         try:
             return self._write(writer, settled, started)
         finally:
-            self.written |= writer.written
+            self.written |= writer.commits.written
             self.idle.put(writer)
 
     def _write(self, writer: Writer, settled: Settled, started: float) -> ViewState:
@@ -188,7 +182,7 @@ class Runner:
         if isinstance(view.step, Apply):
             try:
                 done = writer.apply(settled, view.step)
-                self.written |= writer.written
+                self.written |= writer.commits.written
                 executed, reason = self._with_parts(view)
                 return self._done(settled, executed, reason, started, done)
             except TooLarge as share:
@@ -203,7 +197,7 @@ class Runner:
             settled = replace(settled, view=view)
         assert isinstance(view.step, Load)
         done = writer.load(settled, view.step)
-        self.written |= writer.written
+        self.written |= writer.commits.written
         return self._done(settled, view.executed, view.reason, started, done)
 
     def _writer(self) -> Writer:

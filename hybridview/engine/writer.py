@@ -1,8 +1,7 @@
-"""One view's step -> one commit at most, in one session; and that it was ours that landed."""
+"""One view's step -> what becomes of its rows, in one session: one commit at most."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,38 +13,30 @@ from hybridview.compiler.program import Method
 from hybridview.compiler.statements import bounded
 from hybridview.deltalog import FEED_PROPERTY
 from hybridview.engine import inline, reading
+from hybridview.engine.commits import Commits
 from hybridview.engine.creating import create, needs_mapping
 from hybridview.engine.faults import reach
 from hybridview.engine.reading import UNKNOWN, size_of
 from hybridview.engine.relations import Relations
 from hybridview.engine.session import Session, quote, table_at
 from hybridview.engine.settled import Places, Settled
-from hybridview.engine.spark_errors import is_conflict, spark_errors
+from hybridview.engine.spark_errors import spark_errors
 from hybridview.engine.together import Together, follows_from_changes
 from hybridview.engine.touched import touched
 from hybridview.engine.tuning import LITTLE, running_with, write_settings
 from hybridview.engine.values import condition
 from hybridview.engine.weighing import of_apply, of_load
-from hybridview.errors import RaceLostError, RefreshFailedError, run
 from hybridview.filestats import Size
 from hybridview.plan.remembered import Remembered
 from hybridview.plan.steps import Apply, Feed, Load, RefreshPlan, ViewPlan
 from hybridview.schema import WEIGHT
 from hybridview.strategy.costs import dearer
-from hybridview.watermark import Watermark, stored_state
 
 if TYPE_CHECKING:
     from hybridview.engine.direct import Outcome, Question
 
-TRANSACTION = (
-    "spark.databricks.delta.write.txnAppId",
-    "spark.databricks.delta.write.txnVersion",
-    "spark.databricks.delta.commitInfo.userMetadata",
-)
 ANSI = "spark.sql.ansi.enabled"
 MATERIALIZE = "spark.databricks.delta.merge.materializeSource"
-RETRIES, PAUSE = 5, 0.2
-"""How often a statement is run that loses against OPTIMIZE and the like; seconds between."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +51,6 @@ NO_ROWS = {"inserted": 0, "updated": 0, "deleted": 0}
 
 _columns: Remembered[list[tuple[str, str]]] = Remembered(1000)
 
-Written = tuple[int, str]
-"""The version a commit gave a view's table, and the table's id."""
-
 
 class Writer:
     """Writes views in a session of its own, one after the other."""
@@ -73,7 +61,7 @@ class Writer:
         self.plan, self.places, self.relations = plan, places, relations
         self.together = together
         self.session: Session = relations.session
-        self.written: dict[str, Written] = {}
+        self.commits = Commits(plan, places, self.session)
 
     def load(self, settled: Settled, step: Load) -> Done:
         """Run the author's text over the pinned sources and replace all rows."""
@@ -90,7 +78,7 @@ class Writer:
         feed_later = step.create and needs_mapping(view)
         if step.create:
             sql = f"{create(view, target, not feed_later)}\nAS {step.sql}"
-        self._commit(settled, sql)
+        self.commits.of_statement(settled, sql)
         if feed_later:
             reach("before_feed")
             self.session.run(f"ALTER TABLE {target} SET TBLPROPERTIES ('{FEED_PROPERTY}' = 'true')")
@@ -136,7 +124,7 @@ class Writer:
                 return Done(dict(NO_ROWS), read)
             insert_only = step.without_deletes is not None and not counts.negative
             direct = self._outcome(view, counts, insert_only)
-            if direct is not None and self._commit_files(settled, direct):
+            if direct is not None and self.commits.of_files(settled, direct):
                 return Done(direct.change.counts, read + direct.read)
             if counts.fetched is not None:
                 relation = inline.as_relation(counts.fetched, counts.columns)
@@ -152,7 +140,7 @@ class Writer:
             self.session.set({MATERIALIZE: "none" if counts.inlined else "auto"})
             size = size_of(view.name, view.stored_version, self.places.log)
             with running_with(self.session, write_settings(counts.inlined, size)):
-                result = self._commit(settled, sql)
+                result = self.commits.of_statement(settled, sql)
         finally:
             self._forget(view, [symbol for symbol, _ in kept], counts)
         if insert_only:
@@ -303,78 +291,6 @@ class Writer:
         ]
         return _Change(int(count), bool(negative), int(total))
 
-    def _commit(self, settled: Settled, sql: str) -> list[tuple[Any, ...]]:
-        """Run the one statement that writes a view, and make sure that it was ours that landed.
-
-        Delta skips a write whose transaction id it has seen, without a word; so the newest commit
-        is read back and must carry this attempt's mark, on top of the version it was computed for.
-        """
-        self._reach_write()
-        view = settled.view
-        values = (view.view_id, str(self.plan.epoch), self._mark(settled))
-        if sql.startswith(("MERGE", "INSERT")):
-            symbol = quote(f"{view.name}@target")
-            sql = sql.replace(symbol, table_at(self.places.path(view.name)), 1)
-        self.session.set(dict(zip(TRANSACTION, values, strict=True)))
-        try:
-            rows = self._write(view, sql)
-        finally:
-            self.session.unset(TRANSACTION)
-        self._check_landed(view)
-        return rows
-
-    def _commit_files(self, settled: Settled, found: Outcome) -> bool:
-        """Write a small change without a statement; False if it is not to be had that way."""
-        self._reach_write()
-        view = settled.view
-        reach("during_write")
-        if not found.store(view.view_id, self.plan.epoch, self._mark(settled)):
-            if is_overtaken(self.plan, view, self.places):
-                raise race_lost(view)
-            return False
-        self._check_landed(view)
-        return True
-
-    def _reach_write(self) -> None:
-        reach("before_write")
-        if self.written:
-            reach("between_tables")
-
-    def _mark(self, settled: Settled) -> str:
-        """Return what a commit says that the view reflects."""
-        plan, view = self.plan, settled.view
-        reads_stored = isinstance(view.step, Apply) or (view.step and view.step.from_stored)
-        base = view.stored_version if reads_stored else None
-        inputs, program = settled.inputs, view.program
-        return Watermark(plan.store_id, plan.attempt, plan.epoch, inputs, program, base).to_json()
-
-    def _check_landed(self, view: ViewPlan) -> None:
-        reach("after_write")
-        state = stored_state(self.places.log(view.name))
-        if state is None or state.foreign or state.watermark.attempt != self.plan.attempt:
-            raise race_lost(view)
-        self.written[view.name] = (state.claimed_at, state.table_id)
-
-    def _write(self, view: ViewPlan, sql: str) -> list[tuple[Any, ...]]:
-        """Run a statement; again if it lost against a commit that moved files and no rows."""
-        for number in range(RETRIES):
-            try:
-                reach("during_write")
-                return self.session.run(sql)
-            except spark_errors() as error:
-                if not is_conflict(error) or number + 1 == RETRIES:
-                    raise
-            state = stored_state(self.places.log(view.name))
-            if state is not None and state.claimed_at > _version(view):
-                raise race_lost(view)
-            if isinstance(view.step, Apply) and (state is None or state.foreign):
-                raise RefreshFailedError(
-                    f'view "{view.name}" was changed by hand while it was refreshed',
-                    hint=run("refresh", view.name),
-                )
-            time.sleep(PAUSE * 2**number)
-        raise AssertionError("unreachable")
-
 
 def _parts(view: ViewPlan) -> list[tuple[Feed, str]]:
     """Return the parts of changes, by what became of keys, that a view's change is made from."""
@@ -383,27 +299,6 @@ def _parts(view: ViewPlan) -> list[tuple[Feed, str]]:
         return []
     parts = [(feed, part) for feed in view.feeds for part in (KEPT, GONE)]
     return [(feed, part) for feed, part in parts if step.reads(quote(f"{feed.name}@{part}"))]
-
-
-def _version(view: ViewPlan) -> int:
-    """Return the version a view's table had when the plan was made; it may have had none."""
-    return -1 if view.stored_version is None else view.stored_version
-
-
-def is_overtaken(plan: RefreshPlan, view: ViewPlan, places: Places) -> bool:
-    """Say whether another process has written a view since this plan was made."""
-    state = stored_state(places.log(view.name))
-    if state is None or state.watermark.attempt == plan.attempt:
-        return False
-    return state.claimed_at > _version(view)
-
-
-def race_lost(view: ViewPlan) -> RaceLostError:
-    return RaceLostError(
-        f'another process wrote view "{view.name}" at the same time',
-        detail="Nothing is published by this process.",
-        hint=run("refresh"),
-    )
 
 
 class TooLarge(Exception):
