@@ -7,6 +7,8 @@ change from the same state, as often as one likes.
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -123,14 +125,14 @@ class Hand:
 class Refresh:
     """A store of hybridview's with one view, refreshed by one strategy, bookkeeping included."""
 
-    def __init__(self, spark: Any, query: int, strategy: str) -> None:
+    def __init__(self, spark: Any, query: int, strategy: str, declared: Path) -> None:
         self.spark, self.query, self.name = spark, query, strategy
+        self.declared = declared
         self.store: Store | None = None
 
     def seed(self, folder: Path, tables: Tables) -> None:
-        store = Store.open(folder, spark=self.spark)
-        for name in tables_of(self.query):
-            self._declare(store, name, tables)
+        copy_store(self.declared, folder)
+        store = Store.open(folder, spark=self.spark, create=False)
         store.create_view(VIEW, query_text(self.query))
         state = store.refresh().views[0]
         if state.executed in TROUBLE:
@@ -141,14 +143,8 @@ class Refresh:
         self.store = Store.open(folder, spark=self.spark, create=False)
         for name in tables_of(self.query):
             if name in CHANGING:
-                self._declare(self.store, name, tables)
+                declare_table(self.store, name, tables.paths[name])
         self.store.refresh()  # nothing changed yet: this opens what a store opens once
-
-    def _declare(self, store: Store, name: str, tables: Tables) -> None:
-        """Register a table, with the keys of TPC-H that matter when orders change."""
-        refers = REFERENCES.get(name, ()) if ORDERS in tables_of(self.query) else ()
-        key = (ORDER_KEY,) if name == ORDERS else ()
-        store.add_table(name, tables.paths[name], key=key, references=refers, replace=True)
 
     def run(self) -> tuple[str, str]:
         assert self.store is not None
@@ -157,12 +153,30 @@ class Refresh:
         return str(state.executed), (state.error or state.reason) if failed else ""
 
 
-def contenders(spark: Any, session: Session, query: int) -> tuple[Contender, ...]:
-    """Return all contenders of a query."""
+def declare(folder: Path, spark: Any, tables: Mapping[str, Path]) -> None:
+    """Make a store that knows all tables, for those of all queries: keys are checked by scans."""
+    if folder.exists():
+        return
+    unfinished = folder.with_name(f"{folder.name}.unfinished")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    store = Store.open(unfinished, spark=spark)
+    for name in sorted(tables, key=lambda name: name in REFERENCES):
+        declare_table(store, name, tables[name])
+    unfinished.rename(folder)
+
+
+def declare_table(store: Store, name: str, path: Path) -> None:
+    """Register a table, with the keys of TPC-H that matter when orders change."""
+    key = (ORDER_KEY,) if name == ORDERS else ()
+    store.add_table(name, path, key=key, references=REFERENCES.get(name, ()), replace=True)
+
+
+def contenders(spark: Any, session: Session, query: int, declared: Path) -> tuple[Contender, ...]:
+    """Return all contenders of a query; stores start from one that knows all tables."""
     program = hand_program(query)
     return (
         Recompute(session, query),
-        *(Refresh(spark, query, strategy) for strategy in STRATEGIES),
+        *(Refresh(spark, query, strategy, declared) for strategy in STRATEGIES),
         *((Hand(session, program),) if program else ()),
     )
 

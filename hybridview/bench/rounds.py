@@ -30,6 +30,7 @@ from hybridview.bench.contenders import (
     Tables,
     attempt,
     contenders,
+    declare,
     name_table,
     warm,
 )
@@ -50,7 +51,9 @@ class Query:
     def __init__(self, spark: Any, session: Session, data: Data, number: int, say: Say) -> None:
         self.session, self.data, self.number, self.say = session, data, number, say
         self.meter = Meter(spark)
-        self.contenders = contenders(spark, session, number)
+        declared = data.folder / "declared"
+        declare(declared, spark, {name: data.table(name) for name in TABLES})
+        self.contenders = contenders(spark, session, number, declared)
         self.folder = data.folder / "rounds" / f"q{number}"
         self.count = 0
         program = hand_program(number)

@@ -90,13 +90,16 @@ def _sources(catalog: Catalog, view: ViewRecord, state: ViewState) -> tuple[Pinn
 def _broken_keys(
     context: Context, session: Session, catalog: Catalog, sources: tuple[Pinned, ...]
 ) -> tuple[str, ...]:
-    """Return which declared foreign keys between a view's sources do not hold, nor their keys."""
+    """Return which declared keys and foreign keys of a view's sources do not hold."""
     at = {
         s.name: table_at(str(context.path(catalog, s.name).resolve()), s.version) for s in sources
     }
     found = links(catalog, tuple(at))
     problems = {broken_link(session, link, at) for link in found}
-    for target, key in {(link.target, link.key) for link in found}:
+    keys = {
+        (name, catalog.tables[name.lower()].key) for name in at if name.lower() in catalog.tables
+    }
+    for target, key in {(name, key) for name, key in keys if key}:
         repeated = broken_key(session, at[target], key)
         problems.add(f"{target} ({', '.join(key)}): {repeated}" if repeated else "")
     return tuple(sorted(problems - {""}))
