@@ -89,29 +89,11 @@ class Writer:
         """Compute the change; write it in one commit unless it is empty."""
         view, relations = settled.view, self.relations
         self.session.set(view.settings or {})
-        sources = (*settled.sources, *((settled.state,) if settled.state is not None else ()))
-        relations.pin([s for s in sources if step.reads(quote(f"{s.name}@new"))])
-        if step.reads(quote(f"{view.name}@target")):
-            relations.target(view.name)
         shared = follows_from_changes(view)
-        for feed in () if step.whole else view.feeds:
-            once = self._is_read_once(view, feed)
-            # A statement that serves several views reads what matters to any of them.
-            changed = relations.changes(view, feed, settled.ends[feed.name], once, every=shared)
-            if step.at_most is not None and feed.rewritten and changed is not None:
-                self._check_share(feed.name, changed, step.at_most)
+        self._show_changes(settled, step, every=shared)
         if not step.whole and not relations.shared.matter(self.session, view, settled.ends):
             return Done(dict(NO_ROWS), reading.of_feeds(view.feeds, settled.ends, self.places.log))
-        pinned = {source.name.lower(): source for source in settled.sources}
-        for feed, part in _parts(view):
-            relations.part(feed, part, pinned[feed.name.lower()].columns)
-        kept: list[tuple[str, str]] = []
-        for near in step.near:
-            few = relations.near(near, pinned[near.name.lower()], self.places.log(near.name))
-            if few and step.readings.get(near.symbol, 0) > 1:
-                # Else Spark looks for them wherever they are used.
-                kept.append((near.symbol, few))
-        kept += step.kept
+        kept = [*self._show_tables(settled, step), *step.kept]
         read = self._read(settled, step)
         self._check_cost(settled, step, {symbol for symbol, _ in kept})
         counts = None
@@ -148,6 +130,39 @@ class Writer:
         _, updated, deleted, inserted = result[0]
         rows = {"inserted": int(inserted), "updated": int(updated), "deleted": int(deleted)}
         return Done(rows, read)
+
+    def _show_changes(self, settled: Settled, step: Apply, every: bool) -> None:
+        """Make the changes of a view's sources readable; stop where one is found to be too large.
+
+        A statement that serves several views reads what matters to any of them: `every` row.
+        """
+        view = settled.view
+        for feed in () if step.whole else view.feeds:
+            once, end = self._is_read_once(view, feed), settled.ends[feed.name]
+            changed = self.relations.changes(view, feed, end, once, every)
+            if step.at_most is not None and feed.rewritten and changed is not None:
+                self._check_share(feed.name, changed, step.at_most)
+
+    def _show_tables(self, settled: Settled, step: Apply) -> list[tuple[str, str]]:
+        """Make what a change is computed from readable: stored rows, and rows near the changes.
+
+        Return those that are to be kept, with their queries.
+        """
+        view, relations = settled.view, self.relations
+        sources = (*settled.sources, *((settled.state,) if settled.state is not None else ()))
+        relations.pin([s for s in sources if step.reads(quote(f"{s.name}@new"))])
+        if step.reads(quote(f"{view.name}@target")):
+            relations.target(view.name)
+        pinned = {source.name.lower(): source for source in settled.sources}
+        for feed, part in _parts(view):
+            relations.part(feed, part, pinned[feed.name.lower()].columns)
+        kept: list[tuple[str, str]] = []
+        for near in step.near:
+            few = relations.near(near, pinned[near.name.lower()], self.places.log(near.name))
+            if few and step.readings.get(near.symbol, 0) > 1:
+                # Else Spark looks for them wherever they are used.
+                kept.append((near.symbol, few))
+        return kept
 
     def _is_read_once(self, view: ViewPlan, feed: Feed) -> bool:
         """Say whether a change has one reader, who adds it up: then it need not be netted."""
