@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 
 from hybridview.algebra.show import show
 from hybridview.catalog import ViewRecord
@@ -34,6 +34,8 @@ class Explanation:
     """The same of what is kept for it beside its rows: its state, its parts."""
     advice: tuple[str, ...] = ()
     """How the query could be written to be cheaper."""
+    relevant: Mapping[str, str] = field(default_factory=dict)
+    """The condition that changed rows of a source must meet to matter, where there is one."""
 
     def __str__(self) -> str:
         return "\n".join([*self._lines("view"), *self._of_parts()])
@@ -50,6 +52,10 @@ class Explanation:
         lines += ["", "stored as", *folded(f"  {self.layout}", at=SPACE)]
         if self.plan:
             lines += ["", "logical plan", _indent(self.plan)]
+        if self.relevant:
+            lines += ["", "changed rows that matter"]
+            said = [f"  {source}: {condition}" for source, condition in self.relevant.items()]
+            lines += [line for sentence in said for line in folded(sentence, at=SPACE)]
         if self.program is not None:
             lines += ["", "delta program, if all its tables change"]
             for part in self.program.kept:
@@ -79,6 +85,7 @@ class Explanation:
             "apply": self.program.apply if self.program else None,
             "snapshot": self.load,
             "advice": list(self.advice),
+            "relevant": dict(self.relevant),
             "parts": [part.as_dict() for part in self.parts],
         }
 
@@ -139,6 +146,7 @@ def _explain(view: ViewRecord, declared: frozenset[Link]) -> Explanation:
         layout,
         load,
         advice=() if view.state_of else found,
+        relevant={} if compiled.view.whole else compiled.relevant,
     )
 
 
