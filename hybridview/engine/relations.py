@@ -15,6 +15,10 @@ FILTERED = 64e6
 """Bytes from which on it pays to leave out single rows that are read for nothing."""
 
 
+Shown = tuple[str, str]
+"""A symbol and the query it stands for."""
+
+
 class Relations:
     """Registers `orders@new`, `orders@changes`, `v@target` and, for an author's text, `orders`."""
 
@@ -106,6 +110,37 @@ class Relations:
         self.near_sizes[read.symbol] = size
         self.near_bytes[read.symbol] = whole.bytes * left
         return rows if filtered else ""
+
+    def near_any(
+        self, reads: Sequence[NearRead], source: Pinned, log: DeltaLog
+    ) -> tuple[Shown, ...]:
+        """Return relations of what is near the changes of several reads of one column.
+
+        The first gives the rows near any of them, which are few of many that are read: so they are
+        looked for once. Nothing, if each is to be looked for by itself.
+        """
+        assert source.version is not None
+        column = reads[0].column
+        found = [values for read in reads if (values := self._values(read)) is not None]
+        every = together(found) if len(found) == len(reads) else None
+        files = log.bounds(source.version, column)
+        if every is None or every.listed is None or every.null or files is None:
+            return ()
+        whole, left = log.size(source.version), share(every, files)
+        if left > USEFUL_SHARE or left * whole.bytes <= FILTERED:
+            return ()
+        places = sorted({place for read in reads for place in read.found_in})
+        both = NearRead(f"{source.name}@near {column}", source.name, column, tuple(places))
+        rows = self._only(both, f"{self._at(source)} WHERE {condition(column, every)}")
+        for read in reads:
+            self.near_sizes[read.symbol], self.near_bytes[read.symbol] = Size(), 0.0
+        self.near_sizes[reads[0].symbol] = total(unskipped(every, files))
+        self.near_bytes[reads[0].symbol] = whole.bytes * left
+        parts = [
+            (read.symbol, f"SELECT * FROM {quote(both.symbol)} WHERE {condition(column, own)}")
+            for read, own in zip(reads, found, strict=True)
+        ]
+        return ((both.symbol, rows), *parts)
 
     def _only(self, read: NearRead, rows: str) -> str:
         """Return the rows that have a value of the changes, none of which is NULL."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +19,7 @@ from hybridview.engine.commits import Commits
 from hybridview.engine.creating import create, needs_mapping
 from hybridview.engine.faults import reach
 from hybridview.engine.reading import UNKNOWN, size_of
-from hybridview.engine.relations import Relations
+from hybridview.engine.relations import Relations, Shown
 from hybridview.engine.session import Session, quote, table_at
 from hybridview.engine.settled import Places, Settled
 from hybridview.engine.spark_errors import spark_errors
@@ -28,7 +30,7 @@ from hybridview.engine.values import condition
 from hybridview.engine.weighing import of_apply, of_load
 from hybridview.filestats import Size
 from hybridview.plan.remembered import Remembered
-from hybridview.plan.steps import Apply, Feed, Load, RefreshPlan, ViewPlan
+from hybridview.plan.steps import Apply, Feed, Load, NearRead, RefreshPlan, ViewPlan
 from hybridview.schema import WEIGHT
 from hybridview.strategy.costs import dearer
 
@@ -47,6 +49,7 @@ class Done:
     read: Size
 
 
+FEEDS_AT_ONCE = 4
 NO_ROWS = {"inserted": 0, "updated": 0, "deleted": 0}
 
 _columns: Remembered[list[tuple[str, str]]] = Remembered(1000)
@@ -62,6 +65,8 @@ class Writer:
         self.together = together
         self.session: Session = relations.session
         self.commits = Commits(plan, places, self.session)
+        self.in_memory: set[str] = set()
+        """What the change of a view keeps there."""
 
     def load(self, settled: Settled, step: Load) -> Done:
         """Run the author's text over the pinned sources and replace all rows."""
@@ -93,13 +98,19 @@ class Writer:
         self._show_changes(settled, step, every=shared)
         if not step.whole and not relations.shared.matter(self.session, view, settled.ends):
             return Done(dict(NO_ROWS), reading.of_feeds(view.feeds, settled.ends, self.places.log))
-        kept = [*self._show_tables(settled, step), *step.kept]
+        kept, over_kept = self._show_tables(settled, step)
         read = self._read(settled, step)
-        self._check_cost(settled, step, {symbol for symbol, _ in kept})
+        symbols = [symbol for symbol, _ in (*kept, *over_kept)]
+        self._check_cost(settled, step, set(symbols))
         counts = None
         try:
             for symbol, query in kept:
                 self._keep(symbol, query)
+            for symbol, query in over_kept:
+                self.session.register(symbol, query)
+            for symbol, query in step.kept:
+                self._keep(symbol, query)
+                symbols.append(symbol)
             with running_with(self.session, LITTLE if shared else {}):
                 counts = self._compute_change(view, step.change)
             if not counts.rows:
@@ -124,7 +135,7 @@ class Writer:
             with running_with(self.session, write_settings(counts.inlined, size)):
                 result = self.commits.of_statement(settled, sql)
         finally:
-            self._forget(view, [symbol for symbol, _ in kept], counts)
+            self._forget(view, symbols, counts)
         if insert_only:
             return Done({"inserted": counts.total, "updated": 0, "deleted": 0}, read)
         _, updated, deleted, inserted = result[0]
@@ -137,16 +148,32 @@ class Writer:
         A statement that serves several views reads what matters to any of them: `every` row.
         """
         view = settled.view
-        for feed in () if step.whole else view.feeds:
+        feeds = () if step.whole else view.feeds
+        if len(feeds) > 1:
+            self._fetch_at_once(settled, feeds)
+        for feed in feeds:
             once, end = self._is_read_once(view, feed), settled.ends[feed.name]
             changed = self.relations.changes(view, feed, end, once, every)
             if step.at_most is not None and feed.rewritten and changed is not None:
                 self._check_share(feed.name, changed, step.at_most)
 
-    def _show_tables(self, settled: Settled, step: Apply) -> list[tuple[str, str]]:
+    def _fetch_at_once(self, settled: Settled, feeds: Sequence[Feed]) -> None:
+        """Fetch several changes at the same time: most of it is planning and waiting."""
+
+        def fetch(feed: Feed) -> None:
+            once = self._is_read_once(settled.view, feed)
+            self.relations.shared.of(
+                self.session, settled.view, feed, settled.ends[feed.name], once
+            )
+
+        with ThreadPoolExecutor(min(FEEDS_AT_ONCE, len(feeds)), "hybridview-feed") as pool:
+            # The first error is raised once all of them have ended.
+            list(pool.map(fetch, feeds))
+
+    def _show_tables(self, settled: Settled, step: Apply) -> tuple[list[Shown], list[Shown]]:
         """Make what a change is computed from readable: stored rows, and rows near the changes.
 
-        Return those that are to be kept, with their queries.
+        Return what is to be kept of these, and what is then to be shown of what was kept.
         """
         view, relations = settled.view, self.relations
         sources = (*settled.sources, *((settled.state,) if settled.state is not None else ()))
@@ -156,13 +183,23 @@ class Writer:
         pinned = {source.name.lower(): source for source in settled.sources}
         for feed, part in _parts(view):
             relations.part(feed, part, pinned[feed.name.lower()].columns)
-        kept: list[tuple[str, str]] = []
+        kept: list[Shown] = []
+        over_kept: list[Shown] = []
+        alike: dict[tuple[str, str], list[NearRead]] = defaultdict(list)
         for near in step.near:
-            few = relations.near(near, pinned[near.name.lower()], self.places.log(near.name))
-            if few and step.readings.get(near.symbol, 0) > 1:
-                # Else Spark looks for them wherever they are used.
-                kept.append((near.symbol, few))
-        return kept
+            alike[near.name.lower(), near.column.lower()].append(near)
+        for (name, _), reads in alike.items():
+            source, log = pinned[name], self.places.log(name)
+            if len(reads) > 1 and (found := relations.near_any(reads, source, log)):
+                kept.append(found[0])
+                over_kept += found[1:]
+                continue
+            for near in reads:
+                few = relations.near(near, source, log)
+                if few and step.readings.get(near.symbol, 0) > 1:
+                    # Else Spark looks for them wherever they are used.
+                    kept.append((near.symbol, few))
+        return kept, over_kept
 
     def _is_read_once(self, view: ViewPlan, feed: Feed) -> bool:
         """Say whether a change has one reader, who adds it up: then it need not be netted."""
@@ -189,6 +226,7 @@ class Writer:
     def _cache(self, symbol: str, query: str) -> None:
         # An earlier refresh in this session may have left a view of literals.
         self.session.run(f"DROP VIEW IF EXISTS {quote(symbol)}")
+        self.in_memory.add(symbol)
         self.session.run(f"CACHE TABLE {quote(symbol)} AS {query}")
 
     def _forget(self, view: ViewPlan, kept: list[str], change: _Change | None) -> None:
@@ -201,8 +239,10 @@ class Writer:
         with suppress(*spark_errors()):
             # A view cannot be named any more once what it reads is gone.
             for symbol in reversed(kept):
-                self.session.run(f"UNCACHE TABLE IF EXISTS {quote(symbol)}")
+                if symbol in self.in_memory:
+                    self.session.run(f"UNCACHE TABLE IF EXISTS {quote(symbol)}")
                 self.session.run(f"DROP VIEW IF EXISTS {quote(symbol)}")
+            self.in_memory.clear()
 
     def _read(self, settled: Settled, step: Apply) -> Size:
         """Return how much computing a change has to read."""

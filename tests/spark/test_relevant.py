@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hybridview.engine import inline
+from hybridview.engine import inline, relations
 from tests.spark.warehouse import Warehouse, record
 
 pytestmark = pytest.mark.spark
@@ -100,6 +100,31 @@ def test_keys_that_are_gone_are_not_looked_for(shop: Warehouse) -> None:
     assert "`id` IN (61)" in read and "60" not in read.split("`id` IN (")[1].split(")")[0]
     shop.refresh("incremental")
     shop.assert_exact()
+
+
+PAIRS = """SELECT o.id, o.note, l.n, l.q FROM orders o JOIN lines l ON l.parent = o.id
+    WHERE EXISTS (SELECT 1 FROM lines m WHERE m.parent = l.parent AND m.q <> l.q)"""
+
+
+@pytest.mark.parametrize("most", [inline.MAX_ROWS, 12])
+def test_what_is_near_several_changes_is_looked_for_once(
+    shop: Warehouse, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.views({f"pairs{most}": PAIRS})
+    shop.refresh(None, f"pairs{most}")
+    monkeypatch.setattr(relations, "FILTERED", 0)
+    monkeypatch.setattr(relations, "USEFUL_SHARE", 1.0)
+    monkeypatch.setattr(inline, "MAX_ROWS", most)
+    for _ in range(2):  # what was shown for one refresh is not shown to the next
+        shop.sql("UPDATE {orders} SET note = concat(note, 'x') WHERE id IN (61, 62, 63)")
+        shop.sql("UPDATE {lines} SET q = q + 1 WHERE parent IN (62, 64) AND n = 1")
+        shop.sql("INSERT INTO {lines} VALUES (65, 9, 3)")
+        sent = record(shop.store, shop.spark)
+        assert shop.executed("incremental", f"pairs{most}") == {f"pairs{most}": "incremental"}
+        reading = [s for s in sent if "tables/lines` VERSION AS OF" in s and "DESCRIBE" not in s]
+        assert len(reading) == 1, reading
+        shop.assert_exact(f"pairs{most}")
+    shop.store.drop_view(f"pairs{most}")
 
 
 def test_a_condition_that_cannot_be_computed_is_the_views_own_fault(shop: Warehouse) -> None:
