@@ -193,7 +193,7 @@ JSON = {
         "explain",
         {
             *("view", "incremental", "reasons", "plan", "layout"),
-            *("method", "kept", "change", "apply", "snapshot", "advice", "parts"),
+            *("method", "kept", "change", "apply", "snapshot", "advice", "parts", "relevant"),
         },
     ),
     "doctor_json": ("doctor", {"findings"}),

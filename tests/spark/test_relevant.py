@@ -122,7 +122,8 @@ def test_what_is_near_several_changes_is_looked_for_once(
         sent = record(shop.store, shop.spark)
         assert shop.executed("incremental", f"pairs{most}") == {f"pairs{most}": "incremental"}
         reading = [s for s in sent if "tables/lines` VERSION AS OF" in s and "DESCRIBE" not in s]
-        assert len(reading) == 1, reading
+        # Too many rows for literals are seen to be too many first.
+        assert len(reading) == (1 if most > 12 else 2), reading
         shop.assert_exact(f"pairs{most}")
     shop.store.drop_view(f"pairs{most}")
 
