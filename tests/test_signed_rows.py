@@ -112,3 +112,18 @@ def test_without_one_key_column_nothing_is_gone() -> None:
     for feed in (replace(FEED, key=()), replace(FEED, key=("k", "x"))):
         assert changes.gone_keys(feed, Change("q", 1, COLUMNS, rows))[1] == frozenset()
     assert changes.gone_keys(FEED, Change("q", None, COLUMNS))[1] == frozenset()
+
+
+def test_a_key_that_leaves_a_condition_is_not_gone() -> None:
+    """It stays, and its row of before matters; to see what matters alone would be to lose it."""
+    rows = [("1", "5", "-1"), ("1", "15", "1"), ("2", "6", "-1"), ("3", "16", "-1")]
+    met = {"x < 10": frozenset({("1", "5"), ("2", "6")})}
+    whole, session = Change("q", 4, COLUMNS, rows, met=met), Answers()
+    feed, changes = replace(FEED, wanted="x < 10"), Changes(str, "attempt")
+
+    def part(name: str, columns: tuple[str, ...] = ("k", "x")) -> Any:
+        return changes.part(session, whole, feed, name, columns).fetched  # type: ignore[arg-type]
+
+    assert part(KEPT) == rows[:1]
+    assert part(GONE) == rows[2:3]
+    assert changes.gone_keys(feed, whole)[1] == frozenset({"2", "3"})

@@ -16,6 +16,7 @@ from hybridview.errors import BlockedError, HybridviewError, NotIncrementalError
 from hybridview.plan.compiled import Compiled, compile_record
 from hybridview.plan.links import keys_of, links, used_key
 from hybridview.plan.programs import Program, program
+from hybridview.plan.rebuild import REDEFINED, why_rebuild
 from hybridview.plan.sources import BasePin, check_columns
 from hybridview.plan.steps import Apply, Feed, Kept, Load, Pinned, RefreshPlan, ViewPlan
 from hybridview.schema import Column, Executed, Strategy, VersionVector
@@ -28,8 +29,6 @@ from hybridview.strategy.decide import (
 )
 from hybridview.strategy.facts import ChangeFacts, change_facts
 from hybridview.watermark import StoredState
-
-REDEFINED = "its definition changed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +122,9 @@ class _Builder:
             state=self._source(view.state) if view.state else None,
             parts=parts,
         )
-        rebuild = self._must_rebuild(view, state, inputs, (*sources, *parts))
+        rebuild = ""
+        if state is not None and inputs is not None:
+            rebuild = why_rebuild(view, state, inputs, (*sources, *parts), self.catalog, self.plans)
         usable = state is not None and not rebuild
         read = _read(compiled, (*sources, *parts))
         facts = self._facts(view, inputs, read) if usable else ()
@@ -220,37 +221,6 @@ class _Builder:
         if not same and not state.foreign:
             return ours
         return Kept(published.version, published.table_id, published.inputs, published.program)
-
-    def _must_rebuild(
-        self,
-        view: ViewRecord,
-        state: StoredState | None,
-        inputs: VersionVector | None,
-        sources: tuple[Pinned, ...],
-    ) -> str:
-        if state is None or inputs is None:
-            return ""
-        if state.foreign is not None:
-            who = f" by {state.foreign.user}" if state.foreign.user else ""
-            return (
-                f"its table was changed by hand: commit {state.foreign.version}, "
-                f"{state.foreign.operation}{who}"
-            )
-        if not state.has_feed:
-            return "the change feed of its own table is off"
-        if state.watermark.program != view.program:
-            return REDEFINED
-        for source in sources:
-            parent = source.name.lower() in self.catalog.views
-            plan = self.plans.get(source.name.lower())
-            if plan is not None and isinstance(plan.step, Load) and plan.step.create:
-                # Its table will be another one, whose changes do not begin where the old ones end.
-                return f"view {source.name} is rebuilt"
-            if source.table_id and source.table_id not in inputs:
-                # A base table is only pinned if its registered id is its own: the user has said
-                # that the new table is meant.
-                return f"{'view' if parent else 'table'} {source.name} was replaced"
-        return ""
 
     def _facts(
         self, view: ViewRecord, inputs: VersionVector | None, sources: tuple[Pinned, ...]
