@@ -43,6 +43,7 @@ from hybridview.bench.targets import (
     targets,
     to_best,
 )
+from hybridview.deltalog import FolderLog
 from hybridview.errors import UsageError
 from tests.cli.terminal import check_golden
 
@@ -365,6 +366,23 @@ def test_large_tables_have_many_files() -> None:
     assert data.files_for("region", 1_000) == 1
     assert data.files_for("lineitem", 1_000) == data.FEW_FILES
     assert data.files_for("lineitem", 640_000_001) == 21
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ([(1, 5), (5, 9)], True),
+        ([(5, 9), (1, 5)], True),
+        ([(1, 6), (5, 9)], False),
+        ([(1, 9)], False),
+    ],
+)
+def test_large_tables_are_sorted_if_they_do_not_come_in_order(
+    tmp_path: Path, files: list[tuple[int, int]], expected: bool
+) -> None:
+    for ends in files:
+        write_deltalake(tmp_path / "t", pa.table({"k": list(ends)}), mode="append")
+    assert data.in_order(FolderLog(tmp_path / "t"), "k") is expected
 
 
 def test_a_missing_generator_says_what_to_type(
