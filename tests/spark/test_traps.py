@@ -36,7 +36,7 @@ from hybridview.engine.spark_errors import spark_errors
 from hybridview.errors import RaceLostError
 from hybridview.plan.steps import ViewPlan
 from tests.spark.test_protocol import run_plan
-from tests.spark.warehouse import Warehouse, record
+from tests.spark.warehouse import Warehouse, leave_to_spark, record
 
 pytestmark = pytest.mark.spark
 
@@ -178,8 +178,9 @@ def test_transaction_ids_stay_in_their_session(shop: Warehouse) -> None:
     assert len(shop.newest_commit("totals").transactions) == 1
 
 
-def test_expired_transaction_ids(shop: Warehouse) -> None:
+def test_expired_transaction_ids(shop: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
     """Delta forgets ids after a while: then nothing skips a late write, but it is noticed."""
+    leave_to_spark(monkeypatch)  # a commit of ours is made for one version, and no other
     path = f"delta.`{shop.root}/views/totals`"
     shop.spark.sql(
         f"ALTER TABLE {path} SET TBLPROPERTIES "
