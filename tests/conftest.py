@@ -44,6 +44,10 @@ LONG = {
         "test_compaction_leaves_refreshes_incremental",
         "test_changes_older_than_the_retention_are_read_while_they_are_there",
     ),
+    "spark/test_relevant.py": (
+        "test_what_became_of_a_key_is_seen_from_all_of_its_rows[False-70]",
+        "test_what_is_near_several_changes_is_looked_for_once[12]",
+    ),
     "spark/test_schema_change.py": (
         "test_added_columns_are_backfilled",
         "test_an_overwrite_is_netted",
@@ -51,6 +55,7 @@ LONG = {
     ),
     "spark/test_traps.py": (
         "test_count_answers_after_vacuum",
+        "test_deletion_vectors[false]",
         "test_several_source_rows_for_one_key",
         "test_null_keys_are_one_group",
         "test_float_sums_do_not_drift",

@@ -19,7 +19,7 @@ from hybridview.deltalog import FolderLog
 from hybridview.engine.session import SparkPort
 from hybridview.errors import EpochGoneError
 from hybridview.operations.maintain import VACUUM_SETTINGS
-from tests.spark.warehouse import Warehouse, record
+from tests.spark.warehouse import Warehouse, leave_to_spark, record
 from tests.support.plain_store import DAY, made_ago
 
 pytestmark = pytest.mark.spark
@@ -168,6 +168,11 @@ def test_compaction_leaves_refreshes_incremental(
     shop: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hybridview.operations.compaction.MANY", 1)
+    leave_to_spark(
+        monkeypatch
+    )  # it appends a file, where ours would take the place of the only one
+    shop.sql("INSERT INTO {t} VALUES (150, 1, 15)")
+    shop.refresh("incremental")
     before = rows_by_epoch(shop)
     result = shop.store.maintain(keep="30 days")
     assert result.ok
