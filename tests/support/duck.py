@@ -231,6 +231,8 @@ class Duck:
     prepared: dict[tuple[str, Batch], Prepared] = field(default_factory=dict)
     shown: dict[str, tuple[str, tuple[str, ...]]] = field(default_factory=dict)
     """By which conditions and keys the change of each table is shown now."""
+    show_every: bool = False
+    """Whether programs always get all rows of a change, be they relevant or not."""
     cut: bool = True
     """Whether views may keep parts of themselves in tables of their own."""
 
@@ -328,7 +330,7 @@ class Duck:
         batch = replace(batch, changed=batch.changed & reads, appended=batch.appended & reads)
         ready = self.prepared.get((name, batch)) or self._prepare(view, batch)
         self.prepared[name, batch] = ready
-        self._show_relevant(view, batch)
+        self._show_changes(view, batch, relevant_only=bool(epoch % 2) and not self.show_every)
         self.connection.execute(f"SET VARIABLE epoch = {epoch}")
         for statement in (*ready.kept, ready.change):
             self.connection.execute(statement)
@@ -347,7 +349,7 @@ class Duck:
     def _prepare(self, view: CompiledView, batch: Batch) -> Prepared:
         """Compile and translate a program; it depends on which tables changed, not on the rows."""
         program = delta_program(view, batch, "getvariable('epoch')")
-        self._show_relevant(view, batch)
+        self._show_changes(view, batch, relevant_only=False)
         for scan in program.near:
             self._add_near(scan)
         change = to_duck(text(program.change, pretty=False))
@@ -361,9 +363,12 @@ class Duck:
             to_duck(insert) if insert else None,
         )
 
-    def _show_relevant(self, view: CompiledView, batch: Batch) -> None:
-        """Let `t@changes`, and its parts by what became of keys, show what matters to a view."""
-        conditions = relevant(view.compilable.plan)
+    def _show_changes(self, view: CompiledView, batch: Batch, relevant_only: bool) -> None:
+        """Make `t@changes`, and its parts by what became of keys: all rows, or those that matter.
+
+        The engine shows a program either, so every other refresh does.
+        """
+        conditions = relevant(view.compilable.plan) if relevant_only else {}
         keys = {link.target: link.key for link in batch.links}
         for table in tables(view.compilable.plan):
             wanted = f" WHERE {conditions[table]}" if table in conditions else ""
