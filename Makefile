@@ -33,7 +33,7 @@ test-fast: $(STAMP) ## Run the tests that need no JVM
 	$(BIN)/python -m pytest -n 2 -m "not spark and not long"
 
 test-spark: $(STAMP) java ## Run the tests on Spark and Delta Lake, and some of the fault tests
-	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "spark and not long and not faults"
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "spark and not long and not faults"
 	$(BIN)/python -m pytest -m "faults and spark and not long"
 
 test-faults: $(STAMP) java ## Kill refreshes at every point, race them, soak a store for 10 minutes
@@ -41,7 +41,7 @@ test-faults: $(STAMP) java ## Kill refreshes at every point, race them, soak a s
 
 test-all: check java ## Run everything but test-faults: 10,000 random cases, all tests on Spark
 	HV_CASES=10000 $(BIN)/python -m pytest -n 2 -m "not spark"
-	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "spark and not faults"
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "spark and not faults"
 
 check: $(STAMP) ## Check style, types and the direction of imports
 	$(BIN)/ruff check .

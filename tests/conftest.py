@@ -66,17 +66,11 @@ LONG = {
 """The slowest tests on Spark, which `make test` leaves to `make test-all`."""
 
 
-APART = ("test_cases_spark.py",)
-"""Files whose tests share nothing but the session: any process may take the next of them."""
-
-
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         file = item.path.relative_to(Path(__file__).parent).as_posix()
         if item.name in LONG.get(file, ()):
             item.add_marker(pytest.mark.long)
-        if file not in APART:
-            item.add_marker(pytest.mark.xdist_group(file))
 
 
 @pytest.fixture(scope="session")
