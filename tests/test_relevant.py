@@ -83,6 +83,19 @@ def test_conditions(name: str) -> None:
     }
 
 
+def test_conditions_stay_in_the_order_of_the_text() -> None:
+    """The first may be what keeps the second from failing."""
+    duck = Duck(SCHEMAS, CONNECTION, cut=False)
+    view = duck.create(
+        "v",
+        "SELECT r.a FROM r JOIN s ON r.k = s.k AND s.c <> 0 AND 1 / s.c > 1 "
+        "WHERE r.a <> 0 AND 1 / r.a > 2",
+    )
+    found = relevant(view.compilable.plan)
+    assert found["r"].index("<> 0") < found["r"].index("> 2")
+    assert found["s"].index("<> 0") < found["s"].index("> 1")
+
+
 def _sorted(condition: str) -> list[str]:
     return sorted(condition.split(" AND "))
 

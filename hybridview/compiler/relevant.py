@@ -73,7 +73,8 @@ def _scans(plan: Plan, above: Conditions) -> Iterator[tuple[Scan, Conditions]]:
         case Scan():
             yield plan, own
         case Filter(child, condition):
-            yield from _scans(child, (*own, *conjuncts(condition)))
+            # In the order of the text: x <> 0 comes before 1 / x > 2.
+            yield from _scans(child, (*conjuncts(condition), *own))
         case Distinct(child) | Repeat(child, _) | Flatten(child):
             yield from _scans(child, own)
         case Project(child, columns):
@@ -83,12 +84,12 @@ def _scans(plan: Plan, above: Conditions) -> Iterator[tuple[Scan, Conditions]]:
                 pairs = zip(names, output(arm), strict=True)
                 yield from _scans(arm, _renamed(own, {n: column(o) for n, o in pairs}))
         case Join(left, right, condition):
-            both = (*own, *_parts(condition))
+            both = (*_parts(condition), *own)
             yield from _scans(left, both)
             yield from _scans(right, both)
         case Semi(left, right, condition, anti):
             # A row without a partner stays, in an anti-join.
-            yield from _scans(left, own if anti else (*own, *_parts(condition)))
+            yield from _scans(left, own if anti else (*_parts(condition), *own))
             yield from _scans(right, _parts(condition))
         case Outer(left, right, condition, keeps_left, keeps_right):
             # What is above judges pairs. A row that is no partner any more leaves NULLs beside
@@ -103,7 +104,7 @@ def _scans(plan: Plan, above: Conditions) -> Iterator[tuple[Scan, Conditions]]:
 
 def _of_side(above: Conditions, joined: Conditions, kept: bool, other_kept: bool) -> Conditions:
     """Return what holds for the rows of one side of an outer join that matter."""
-    return (*(() if other_kept else above), *(() if kept else joined))
+    return (*(() if kept else joined), *(() if other_kept else above))
 
 
 def _about(plan: Plan, conditions: Conditions) -> Conditions:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -248,11 +249,25 @@ class Changes:
             if found is not None:
                 return found
         if not netted and len(columns) > 1 and feed.rows is not None and feed.rows <= MOST_KEPT:
-            matter = _matter(query, wanted, feed)
-            query, netted = netted_sql(matter, columns[:-1]), True
+            matter, own = _matter(query, wanted, feed), columns[:-1]
+            if matter != query:
+                # If the condition of one view cannot be computed, that is no fault of the others.
+                with suppress(*spark_errors()):
+                    return self._kept(session, feed, netted_sql(matter, own), columns, wanted)
+            return self._kept(session, feed, netted_sql(query, own), columns, wanted)
         if not netted:
             return _planned(session, query, columns)
-        # Netting it once is enough for all who read it, and then its size is known.
+        return self._kept(session, feed, query, columns, wanted)
+
+    def _kept(
+        self,
+        session: Session,
+        feed: Feed,
+        query: str,
+        columns: Sequence[tuple[str, str]],
+        wanted: Sequence[str],
+    ) -> Change:
+        """Keep a netted change in memory: enough for all who read it, and it tells its size."""
         kept = self._keep(session, query, f"change of {feed.name}", columns)
         if kept.rows is not None and kept.rows <= inline.MAX_ROWS:
             found = _fetch(session, kept.relation, columns, wanted)

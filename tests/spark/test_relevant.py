@@ -140,3 +140,23 @@ def test_a_condition_that_cannot_be_computed_is_the_views_own_fault(shop: Wareho
     assert found["totals"].executed == "incremental"
     shop.store.drop_view("divided")
     shop.assert_exact()
+
+
+def test_nor_is_it_the_fault_of_others_where_a_change_is_large(
+    shop: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.views(
+        {
+            "halved": "SELECT parent FROM lines WHERE 10 div n > 1",
+            "guarded": "SELECT parent FROM lines WHERE n <> 0 AND 10 div n > 1",
+        }
+    )
+    shop.sql("UPDATE {lines} SET n = 1 WHERE n = 0")
+    shop.refresh()
+    monkeypatch.setattr(inline, "MAX_ROWS", 0)
+    shop.sql("INSERT INTO {lines} VALUES (66, 0, 7), (66, 2, 8)")
+    found = shop.refresh("incremental")
+    assert found["halved"].executed == "failed"
+    assert {found[name].executed for name in ("joined", "guarded")} == {"incremental"}
+    shop.store.drop_view("halved")
+    shop.assert_exact()
