@@ -14,7 +14,7 @@ from pathlib import Path
 from hybridview.bench.cells import Floor, rotated
 from hybridview.bench.links import copy_store
 from hybridview.bench.meter import Meter, commits_below
-from hybridview.bench.shell import time_command
+from hybridview.bench.shell import run_command, time_command
 from hybridview.bench.targets import ALL_OF_FIFTY, FIVE_OF_FIFTY
 from hybridview.catalog import FOLDER
 from hybridview.deltalog import FEED_PROPERTY
@@ -46,6 +46,8 @@ class Extent:
     """How many views the stores have that share one base table."""
     few: int = 5
     """How many of the views a small change concerns."""
+    commands: int = 3
+    """How often a refresh is run as a command, without and with an engine that is up."""
     fan_rounds: int = 1
     start: bool = True
 
@@ -113,6 +115,9 @@ def measure_floors(
     yield from small_change(ground, store)
     yield from nothing_changed(ground, store)
     yield from commands(ground)
+    if extent.commands:
+        say("floors: a small change by the command")
+        yield from as_a_command(ground)
     yield from many_views(ground, say)
     shutil.rmtree(folder, ignore_errors=True)
 
@@ -187,6 +192,36 @@ def small_change(ground: Ground, store: Store) -> Iterator[Floor]:
         1.5,
         f"{middle['refresh']:.2f} s / {middle['bare']:.2f} s",
     )
+    yield Floor("one small change, warm process", middle["refresh"], "s")
+
+
+def as_a_command(ground: Ground) -> Iterator[Floor]:
+    """Refresh after a small change from a shell: with a Spark of its own, then by the engine."""
+    where = ("--store", str(ground.folder / "one"))
+    count = ground.extent.commands
+    yield _small_commands(ground, where, "one small change, the command starts Spark", count)
+    seconds, problem = run_command(("up", *where))
+    yield Floor("hybridview up", seconds, "s", note=_failed(problem))
+    try:
+        # The first two let the engine's JVM compile what it runs.
+        _small_commands(ground, where, "", 2)
+        name = "one small change, the command attaches to the engine"
+        yield _small_commands(ground, where, name, count)
+    finally:
+        run_command(("down", *where))
+
+
+def _small_commands(ground: Ground, where: tuple[str, str], name: str, count: int) -> Floor:
+    runs = []
+    for _ in range(count):
+        ground.change(ground.buckets)
+        runs.append(run_command(("refresh", "--strategy", "incremental", *where)))
+    problem = next((problem for _, problem in runs if problem), "")
+    return Floor(name, statistics.median(s for s, _ in runs), "s", note=_failed(problem))
+
+
+def _failed(problem: str) -> str:
+    return f"FAILED: {problem}" if problem else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +230,7 @@ class Fan:
 
     seconds: float
     beside: float
-    """Seconds that were spent on no view: planning, bookkeeping."""
+    """Seconds before the first view begins and after the last one ends: planning, bookkeeping."""
     commits: int
     """Commits to the bookkeeping table."""
 
@@ -241,9 +276,13 @@ def _fan_ratio(name: str, most: list[Fan], one: list[Fan], bound: float) -> Floo
 
 def _refresh(store: Store) -> Fan:
     before = commits_below(store.root / FOLDER)
+    heard: list[float] = []
     started = time.perf_counter()
-    result = store.refresh(strategy="incremental")
+    result = store.refresh(
+        strategy="incremental", listener=lambda *_: heard.append(time.perf_counter())
+    )
     seconds = time.perf_counter() - started
     assert result.ok, next(v.error or v.reason for v in result.views if v.error)
-    beside = max(0.0, seconds - sum(view.seconds for view in result.views))
+    # Views run at the same time: their own seconds would add up to more than there were.
+    beside = seconds - (heard[-1] - heard[0])
     return Fan(seconds, beside, commits_below(store.root / FOLDER) - before)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from deltalake import DeltaTable
 from hybridview.bench import run
 from hybridview.bench.cells import CONTENDERS, HYBRID, INCREMENTAL, RECOMPUTE, SNAPSHOT
 from hybridview.bench.contenders import Hand
-from hybridview.bench.floors import Extent, measure_floors
+from hybridview.bench.floors import TOTALS, Extent, Ground, as_a_command, measure_floors
 from hybridview.bench.targets import ALL_OF_FIFTY, FIVE_OF_FIFTY
 from hybridview.deltalog import FolderLog
 from hybridview.engine.session import SparkPort, table_at
@@ -80,8 +81,27 @@ def _check_tables(place: Path, port: SparkPort) -> None:
     assert found["delete"][1] < highest / 5 < highest * 4 / 5 < found["delete"][2]
 
 
+SMALL = Extent(rows=2_000, groups=100, changed=12, rounds=1, stores=(1, 3), few=1)
+
+
+def test_a_small_change_by_the_command(tmp_path: Path, spark: Any) -> None:
+    ground = Ground(SparkPort(spark), tmp_path / "floors", replace(SMALL, commands=1))
+    store = ground.store("one", {"totals": TOTALS})
+    floors = list(as_a_command(ground))
+    assert [floor.name for floor in floors] == [
+        "one small change, the command starts Spark",
+        "hybridview up",
+        "one small change, the command attaches to the engine",
+    ]
+    assert not any(floor.note for floor in floors)
+    # One without the engine, two that warm it and one that counts: each applied a change.
+    executed = [refresh.views[0].executed for refresh in store.history()]
+    assert executed.count("incremental") == 4
+    assert store.down() is None  # it is down already
+
+
 def test_floors_small(tmp_path: Path, spark: Any) -> None:
-    extent = Extent(rows=2_000, groups=100, changed=12, rounds=1, stores=(1, 3), few=1, start=False)
+    extent = replace(SMALL, start=False, commands=0)
     found = {
         floor.name: floor
         for floor in measure_floors(SparkPort(spark), tmp_path / "floors", print, extent)
