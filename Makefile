@@ -34,7 +34,7 @@ test-fast: $(STAMP) ## Run the tests that need no JVM
 
 test-spark: $(STAMP) java ## Run the tests on Spark and Delta Lake, and some of the fault tests
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "spark and not long and not faults"
-	$(BIN)/python -m pytest -m "faults and spark and not long"
+	$(BIN)/python -m pytest -n 2 -m "faults and spark and not long"
 
 test-faults: $(STAMP) java ## Kill refreshes at every point, race them, soak a store for 10 minutes
 	$(BIN)/python -m pytest -n 2 tests/faults

@@ -59,7 +59,13 @@ CHANGES = (
 )
 
 
-@pytest.mark.parametrize("statement", CHANGES, ids=lambda s: s[:45])
+@pytest.mark.parametrize(
+    "statement",
+    [
+        pytest.param(text, id=text[:45], marks=[pytest.mark.long] if number in (3, 5) else [])
+        for number, text in enumerate(CHANGES)
+    ],
+)
 def test_rows_of_all_types_change_without_a_merge(shop: Warehouse, statement: str) -> None:
     before = shop.versions()
     shop.sql(statement)
