@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from hybridview.bench.queries import CHANGING, tables_of
 from hybridview.errors import UsageError
 
 SCHEMA = 1
@@ -77,9 +78,8 @@ class Cell:
 
     @property
     def moved(self) -> bool:
-        """Whether the change concerned the query's tables at all."""
-        last = self.last(HYBRID)
-        return last is not None and last.executed != "none"
+        """Whether the change concerned the query's tables at all; its result may stay the same."""
+        return bool(set(CHANGING) & set(tables_of(self.query)))
 
     def last(self, contender: str) -> Round | None:
         rounds = self.rounds.get(contender, ())

@@ -32,6 +32,8 @@ STYLES: dict[str, dict[str, Any]] = {
 }
 """Colours that can be told apart by everybody. Hybrid is drawn last, over what it chose."""
 ACROSS = 4
+ROOM = 1.6
+"""How far the axis of sizes reaches beyond the smallest and the largest, as a factor."""
 
 
 def draw(results: Results, scale: float, folder: Path) -> tuple[Path, ...]:
@@ -54,6 +56,9 @@ def draw(results: Results, scale: float, folder: Path) -> tuple[Path, ...]:
     panels = [panel for row in axes for panel in row]
     for panel, query in zip(panels, queries, strict=False):
         _panel(panel, results, scale, query)
+    # By itself an axis with one size only, and logarithms, has no width.
+    sizes = [cell.percent for cell in results.at(scale)]
+    panels[0].set_xlim(min(sizes) / ROOM, max(sizes) * ROOM)
     for panel in panels[len(queries) :]:
         panel.set_axis_off()
     # A panel with none below it shows the numbers of the axis that its column shares.
