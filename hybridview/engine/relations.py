@@ -130,7 +130,8 @@ class Relations:
         if left > USEFUL_SHARE or left * whole.bytes <= FILTERED:
             return ()
         places = sorted({place for read in reads for place in read.found_in})
-        both = NearRead(f"{source.name}@near {column}", source.name, column, tuple(places))
+        symbol = f"{source.name}@near {column}"
+        both = NearRead(symbol, source.name, column, tuple(places), wanted=reads[0].wanted)
         rows = self._only(both, f"{self._at(source)} WHERE {condition(column, every)}")
         for read in reads:
             self.near_sizes[read.symbol], self.near_bytes[read.symbol] = Size(), 0.0
@@ -143,16 +144,29 @@ class Relations:
         return ((both.symbol, rows), *parts)
 
     def _only(self, read: NearRead, rows: str) -> str:
-        """Return the rows that have a value of the changes, none of which is NULL."""
+        """Return the rows that matter and have a value of the changes, none of which is NULL."""
         changes = [(self.of_symbol[s.lower()], column) for s, column in read.found_in]
         keys = " UNION ALL ".join(
             f"SELECT {quote(column)} AS v FROM ({change.relation})" for change, column in changes
         )
+        matter = self._matter(read)
+        mattering = f"SELECT * FROM ({rows}) WHERE {matter}" if matter else rows
         # It is small, whatever Spark thinks of it: its values are known.
         return (
-            f"SELECT /*+ BROADCAST(k) */ t.* FROM ({rows}) AS t "
+            f"SELECT /*+ BROADCAST(k) */ t.* FROM ({mattering}) AS t "
             f"LEFT SEMI JOIN ({keys}) AS k ON t.{quote(read.column)} = k.v"
         )
+
+    def _matter(self, read: NearRead) -> str:
+        """Return the condition that rows of a source meet if they can matter; none if all are read.
+
+        Old rows are new ones without those that changed: so it must hold for both, or for neither.
+        """
+        name = read.name.lower()
+        if name not in self.of_feed:
+            return read.wanted
+        _, whole = self.of_feed[name]
+        return "" if self.of_symbol[f"{name}@changes"] is whole else read.wanted
 
     def forget(self, symbol: str) -> None:
         """Note that a relation is gone."""

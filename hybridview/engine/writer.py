@@ -105,7 +105,7 @@ class Writer:
         counts = None
         try:
             for symbol, query in kept:
-                self._keep(symbol, query)
+                self._keep_looked_for(symbol, query)
             for symbol, query in over_kept:
                 self.session.register(symbol, query)
             for symbol, query in step.kept:
@@ -223,6 +223,15 @@ class Writer:
         else:
             self._cache(symbol, query)
 
+    def _keep_looked_for(self, symbol: str, query: str) -> None:
+        """Keep few rows of many, which are not looked for twice: in memory, then as literals."""
+        columns = self.session.describe(query)
+        self._cache(symbol, query)
+        rows = inline.fetch(self.session, f"SELECT * FROM {quote(symbol)}", columns)
+        if rows is not None:
+            self._release(symbol)
+            self.session.register(symbol, inline.as_relation(rows, columns))
+
     def _cache(self, symbol: str, query: str) -> None:
         # An earlier refresh in this session may have left a view of literals.
         self.session.run(f"DROP VIEW IF EXISTS {quote(symbol)}")
@@ -239,10 +248,14 @@ class Writer:
         with suppress(*spark_errors()):
             # A view cannot be named any more once what it reads is gone.
             for symbol in reversed(kept):
-                if symbol in self.in_memory:
-                    self.session.run(f"UNCACHE TABLE IF EXISTS {quote(symbol)}")
-                self.session.run(f"DROP VIEW IF EXISTS {quote(symbol)}")
+                self._release(symbol)
             self.in_memory.clear()
+
+    def _release(self, symbol: str) -> None:
+        if symbol in self.in_memory:
+            self.session.run(f"UNCACHE TABLE IF EXISTS {quote(symbol)}")
+            self.in_memory.remove(symbol)
+        self.session.run(f"DROP VIEW IF EXISTS {quote(symbol)}")
 
     def _read(self, settled: Settled, step: Apply) -> Size:
         """Return how much computing a change has to read."""

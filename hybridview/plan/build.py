@@ -287,7 +287,7 @@ class _Builder:
         if decision.executed is Executed.INCREMENTAL:
             assert found is not None
             feeds = () if compiled.state is not None else self._feeds(compiled, facts)
-            step = self._apply(found, facts)
+            step = self._apply(compiled, found, facts)
             if compiled.view is not None and compiled.view.whole:
                 step = replace(step, whole=True)
             if self._requested(view) is Strategy.HYBRID:
@@ -296,7 +296,7 @@ class _Builder:
             return replace(plan, feeds=feeds, step=step)
         return replace(plan, step=self._load(view, compiled))
 
-    def _apply(self, found: Program, facts: tuple[ChangeFacts, ...]) -> Apply:
+    def _apply(self, compiled: Compiled, found: Program, facts: tuple[ChangeFacts, ...]) -> Apply:
         rows = [f.rows if f.end is not None else None for f in facts if f.changed]
         known = [r for r in rows if r is not None]
         return Apply(
@@ -306,7 +306,11 @@ class _Builder:
             found.method,
             sum(known) if len(known) == len(rows) else None,
             near=tuple(
-                replace(near, keys_of=keys_of(self.catalog, near.name, near.column))
+                replace(
+                    near,
+                    keys_of=keys_of(self.catalog, near.name, near.column),
+                    wanted=compiled.relevant.get(near.name, ""),
+                )
                 for near in found.near
             ),
             kept=found.kept,
@@ -355,7 +359,8 @@ class _Builder:
             or state.watermark.program != view.program
         )
         text = load if create else overwrite(view.name, layout, load)
-        return Load(text, create, compiled.readings)
+        conditioned = tuple(sorted(map(str.lower, compiled.relevant)))
+        return Load(text, create, compiled.readings, conditioned)
 
     def _feeds(self, compiled: Compiled, facts: tuple[ChangeFacts, ...]) -> tuple[Feed, ...]:
         recomputed = {n.lower() for n, p in self.plans.items() if isinstance(p.step, Load)}

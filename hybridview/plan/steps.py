@@ -55,6 +55,8 @@ class Load:
     create: bool
     readings: Mapping[str, int] = field(default_factory=dict)
     """How often each source is read, by its name in lower case."""
+    conditioned: tuple[str, ...] = ()
+    """The sources of which conditions of their own let some rows through; names in lower case."""
     from_stored: bool = False
     """Whether the new rows are made from the stored ones, after a change of the definition."""
 
@@ -74,6 +76,8 @@ class NearRead:
     """Whether no other rows are to be read on, be they skipped or not."""
     keys_of: tuple[str, ...] = ()
     """The sources whose declared key the column is, or refers to: it holds no key that is gone."""
+    wanted: str = ""
+    """A condition that is true for all rows of the source that can matter to the view."""
 
 
 @dataclass(frozen=True, slots=True)
