@@ -1,19 +1,27 @@
-"""Stored tables of many small files: when compacting one pays, and doing it."""
+"""Stored tables whose rows lie badly: when putting them together pays, and doing it.
+
+Many small files are slow to read. And where the rows of a key may lie in any file, a change of few
+keys reads, and writes anew, all of them: so large tables are put in the order of their keys.
+"""
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path
+from itertools import accumulate
+from operator import attrgetter
 
-from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from hybridview.catalog import Catalog
-from hybridview.engine.session import table_at
+from hybridview.catalog import Catalog, ViewRecord
+from hybridview.deltalog import DeltaLog, FolderLog, LogGap
+from hybridview.engine.session import Session, quote, table_at
 from hybridview.engine.spark_errors import spark_errors
+from hybridview.filestats import FileBounds
 from hybridview.operations.context import Context
 from hybridview.operations.duration import spoken_size
+from hybridview.plan.compiled import compile_record
 
 MANY = 8
 SMALL = 32 * 2**20
@@ -22,27 +30,115 @@ SMALL = 32 * 2**20
 TOO_MANY = 64
 """With more files, a refresh compacts it by itself: a second or so, after as many refreshes."""
 
+FILE = 2 * SMALL
+"""The size of files that are put together: what one changed row writes anew."""
 
-def compaction(path: Path, many: int | None = None) -> str:
+LARGE = 2 * FILE
+"""Bytes of a table from which on it is put in order: others are written anew in a few seconds."""
+
+DISORDER = 0.5
+"""The share of a table that is read for one key, from which on it is put in order."""
+
+LEAST_COMMITS = 50
+"""How many commits a table has before it is put in order again: what the keys are may forbid it."""
+
+OPTIMIZE = "OPTIMIZE"
+
+MOST_COLUMNS = 2
+"""More columns to order by leave little order in each."""
+
+_BOUNDS = attrgetter("low"), attrgetter("high")
+
+
+def compaction(log: DeltaLog, many: int | None = None) -> str:
     """Say why compacting a table pays; empty if it does not."""
-    sizes = DeltaTable(str(path)).get_add_actions(flatten=True).column("size_bytes")
-    files = [int(size.as_py()) for size in sizes]  # type: ignore[attr-defined]
-    if len(files) <= (MANY if many is None else many) or sum(files) / len(files) >= SMALL:
+    size = log.size(log.latest())
+    if size.files <= (MANY if many is None else many) or size.bytes / size.files >= SMALL:
         return ""
-    return f"{len(files):,} files of {spoken_size(sum(files) / len(files))} on average"
+    return f"{size.files:,} files of {spoken_size(size.bytes / size.files)} on average"
+
+
+def ordering(view: ViewRecord, log: DeltaLog) -> str:
+    """Say why putting a table in the order of its keys pays; empty if it does not."""
+    version = log.latest()
+    size = log.size(version)
+    columns = order_of(view, log, version) if size.files > 1 and size.bytes >= LARGE else ()
+    if not columns or _ordered_lately(log, version):
+        return ""
+    share = read_for_one(log.bounds(version, columns[0]) or ())
+    if share < DISORDER:
+        return ""
+    return f"{share:.0%} of {spoken_size(size.bytes)} is read for one {columns[0]}"
+
+
+def order_of(view: ViewRecord, log: DeltaLog, version: int) -> tuple[str, ...]:
+    """Return the columns to order a stored table by: its first keys, of which the log has bounds.
+
+    None where its author said how it is clustered.
+    """
+    if view.cluster_by:
+        return ()
+    layout = compile_record(view).layout
+    odd = dict(layout.odd)
+    keys = [k for k in layout.keys if k not in odd and _has_bounds(log, version, k)]
+    return tuple(keys[:MOST_COLUMNS])
+
+
+def _has_bounds(log: DeltaLog, version: int, column: str) -> bool:
+    files = log.bounds(version, column)
+    return files is not None and any(file.low is not None for file in files)
+
+
+def read_for_one(files: Sequence[FileBounds]) -> float:
+    """Return the share of a table's rows in files that may have one value, on average."""
+    known = [file for file in files if file.low is not None and file.high is not None]
+    rows = sum(file.rows for file in known)
+    begun, ended = (sorted((bound(f), f.rows) for f in known) for bound in _BOUNDS)
+    before = [0, *accumulate(n for _, n in ended)]
+    highs = [high for high, _ in ended]
+    found = so_far = 0
+    for low, own in begun:
+        so_far += own
+        found += own * (so_far - before[bisect_left(highs, low)])
+    return found / rows**2 if rows else 0.0
+
+
+def _ordered_lately(log: DeltaLog, version: int) -> bool:
+    with suppress(LogGap):
+        for past in range(version, max(version - LEAST_COMMITS, -1), -1):
+            if log.commit(past).operation == OPTIMIZE:
+                return True
+    return False
+
+
+def put_together(session: Session, view: ViewRecord, log: FolderLog) -> None:
+    """Write a table's rows anew in fewer files, in the order of its keys if it is large."""
+    version = log.latest()
+    large = log.size(version).bytes >= LARGE
+    columns = order_of(view, log, version) if large else ()
+    order = f" ZORDER BY ({', '.join(map(quote, columns))})" if columns else ""
+    settings = {
+        "spark.databricks.delta.optimize.minFileSize": str(SMALL),
+        "spark.databricks.delta.optimize.maxFileSize": str(FILE),
+    }
+    session.set(settings)
+    try:
+        session.run(f"{OPTIMIZE} {table_at(str(log.path.resolve()))}{order}")
+    finally:
+        session.unset(tuple(settings))
 
 
 def compact_one(context: Context, catalog: Catalog, written: Sequence[str]) -> str:
-    """Compact one of the tables that a refresh wrote, if it has too many files; return its name.
+    """Put together one of the tables that a refresh wrote, if that pays; return its name.
 
     One at a time, so that no refresh pays for many. A refresh is no worse if it does not work.
     """
     if not written:
         return ""  # and Spark need not even be imported
-    with suppress(*spark_errors(), DeltaError, OSError):
+    with suppress(*spark_errors(), DeltaError, OSError, LogGap):
         for name in written:
-            path = context.path(catalog, name)
-            if compaction(path, TOO_MANY):
-                context.worker().run(f"OPTIMIZE {table_at(str(path.resolve()))}")
+            view, log = catalog.views[name.lower()], context.log(catalog, name)
+            if compaction(log, TOO_MANY) or ordering(view, log):
+                put_together(context.worker(), view, log)
                 return name
     return ""

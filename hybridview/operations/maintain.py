@@ -18,13 +18,13 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from hybridview.catalog import FOLDER, Catalog, RefreshRecord, ViewRecord
-from hybridview.deltalog import FILE_RETENTION, LOG_RETENTION, DeltaLog, LogGap
+from hybridview.deltalog import FILE_RETENTION, LOG_RETENTION, DeltaLog, FolderLog, LogGap
 from hybridview.engine.faults import BETWEEN_WORKS, reach
 from hybridview.engine.session import Session, table_at
 from hybridview.engine.spark_errors import first_line, spark_errors
 from hybridview.errors import UsageError
 from hybridview.inside import inside
-from hybridview.operations.compaction import compaction
+from hybridview.operations.compaction import compaction, ordering, put_together
 from hybridview.operations.context import VIEWS, Context
 from hybridview.operations.duration import seconds, spoken, spoken_size
 from hybridview.operations.lock import WAIT, slot
@@ -168,9 +168,9 @@ def _table(
     if not log.exists():
         return
     info = log.info()
-    few = compaction(log.path)
-    if few:
-        yield Work("compact", view.name, few, view.id)
+    why = compaction(log) or ordering(view, log)
+    if why:
+        yield Work("compact", view.name, why, view.id)
     try:
         current = _current(log, info.version)
         older = {version: who for version, who in needed.items() if version < current}
@@ -223,7 +223,7 @@ def _removable(path: Path, hours: int) -> str:
 
 def _ledger(context: Context) -> Iterator[Work]:
     """Plan for the bookkeeping table: nobody reads its older versions."""
-    few = compaction(context.ledger.path)
+    few = compaction(FolderLog(context.ledger.path))
     if few:
         yield Work("compact", FOLDER, few)
     going = _removable(context.ledger.path, 1)
@@ -249,9 +249,12 @@ def _do(context: Context, work: Work) -> None:
     elif work.verb == "remove":
         shutil.rmtree(inside(context.root, VIEWS, work.target.removeprefix(f"{VIEWS}/")))
     elif work.view_id:
-        views = context.catalog().views.values()
-        path = context.view_path(next(v for v in views if v.id == work.view_id))
-        _run(context.worker(), work, table_at(str(path.resolve())))
+        catalog = context.catalog()
+        view = next(v for v in catalog.views.values() if v.id == work.view_id)
+        if work.verb == "compact":
+            put_together(context.worker(), view, context.log(catalog, view.name))
+        else:
+            _run(context.worker(), work, table_at(str(context.view_path(view).resolve())))
     elif work.verb == "compact":
         DeltaTable(str(context.ledger.path)).optimize.compact()
     else:
@@ -259,10 +262,8 @@ def _do(context: Context, work: Work) -> None:
 
 
 def _run(session: Session, work: Work, table: str) -> None:
-    """Let Spark compact or vacuum one stored table."""
-    if work.verb == "compact":
-        session.run(f"OPTIMIZE {table}")
-    elif work.verb == "retain":
+    """Let Spark vacuum one stored table, or keep for longer what it removed."""
+    if work.verb == "retain":
         names = (LOG_RETENTION, FILE_RETENTION)
         pairs = ", ".join(f"'{name}' = 'interval {work.days} days'" for name in names)
         session.run(f"ALTER TABLE {table} SET TBLPROPERTIES ({pairs})")

@@ -15,9 +15,12 @@ import pytest
 from deltalake import DeltaTable
 
 from hybridview import Store
+from hybridview.catalog import ViewRecord
 from hybridview.deltalog import FolderLog
 from hybridview.engine.session import SparkPort
 from hybridview.errors import EpochGoneError
+from hybridview.operations import compaction
+from hybridview.operations.compaction import ordering
 from hybridview.operations.maintain import VACUUM_SETTINGS
 from tests.spark.warehouse import Warehouse, leave_to_spark, record
 from tests.support.plain_store import DAY, made_ago
@@ -210,6 +213,48 @@ def test_a_refresh_compacts_a_table_of_too_many_files(
     shop.sql("DELETE FROM {t} WHERE id = 3")
     assert shop.executed("incremental")["lines"] == "incremental"
     shop.assert_exact()
+
+
+def test_a_large_table_is_put_in_the_order_of_its_keys(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the first refresh that applies a change to it, and not by the next ones."""
+    shop = Warehouse(tmp_path / "store", spark)
+    shop.table("t", "k INT, x INT", "SELECT id * 7 % 400, id FROM range(400)")
+    shop.views({"by_k": "SELECT k, max(x) AS high, count(*) AS n FROM t GROUP BY k"})
+    leave_to_spark(monkeypatch)
+    shop.refresh()
+    for first in (1, 2):  # each new file has keys from end to end
+        shop.sql(f"INSERT INTO {{t}} SELECT 1000 * {first} - id * 7, id FROM range(200)")
+        shop.refresh("incremental")
+    before, log = rows_by_epoch(shop), shop.log("by_k")
+    assert ordering(view_of(shop, "by_k"), log) == "", "it is small"
+    monkeypatch.setattr(compaction, "LARGE", 1)
+    monkeypatch.setattr(compaction, "SMALL", 1)
+    monkeypatch.setattr(compaction, "FILE", log.size(log.latest()).bytes // 6)
+    assert " is read for one k" in ordering(view_of(shop, "by_k"), log)
+
+    shop.sql("INSERT INTO {t} VALUES (7, 1)")
+    statements = record(shop.store, spark)
+    assert shop.executed("incremental") == {"by_k": "incremental"}
+    (optimize,) = [s for s in statements if s.startswith("OPTIMIZE")]
+    assert optimize.endswith("ZORDER BY (`k`)")
+    files = log.size(log.latest()).files
+    assert files >= 4 and ordering(view_of(shop, "by_k"), log) == ""
+    assert {k: rows for k, rows in rows_by_epoch(shop).items() if k in before} == before
+
+    shop.sql("UPDATE {t} SET x = 1000 WHERE k = 7")
+    statements = record(shop.store, spark)
+    state = shop.refresh("incremental")["by_k"]
+    assert not any(s.startswith("OPTIMIZE") for s in statements)
+    removed = shop.newest_commit("by_k").files
+    assert state.executed == "incremental" and len(removed) <= 3, (removed, files)
+    shop.assert_exact()
+    shop.assert_verified()
+
+
+def view_of(shop: Warehouse, name: str) -> ViewRecord:
+    return next(v for v in shop.store.views() if v.name == name)
 
 
 def test_changes_that_vacuum_removed_are_recomputed(shop: Warehouse) -> None:
