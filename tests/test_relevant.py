@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from hybridview.compiler.relevant import relevant
+from hybridview.compiler.relevant import relevant, selective
 from tests.support.duck import Duck, connect, schema, to_duck
 
 CONNECTION = connect()
@@ -94,6 +94,38 @@ def test_conditions_stay_in_the_order_of_the_text() -> None:
     found = relevant(view.compilable.plan)
     assert found["r"].index("<> 0") < found["r"].index("> 2")
     assert found["s"].index("<> 0") < found["s"].index("> 1")
+
+
+@pytest.mark.parametrize(
+    ("condition", "few"),
+    [
+        ("b = 1", True),
+        ("1 < b", True),
+        ("b BETWEEN 1 AND 2", True),
+        ("b IN (1, 2)", True),
+        ("b <> 1 AND a = 1", True),
+        ("b = 1 OR a = 1", True),
+        ("b = 1 OR a <> 1", False),
+        ("a < b", False),
+        ("b <> 1", False),
+        ("b IS NOT NULL", False),
+        ("b NOT IN (1, 2)", False),
+        ("string(b) LIKE '%1%'", False),
+        ("string(b) LIKE '1%'", True),
+        ("string(b) NOT LIKE '1%'", False),
+    ],
+)
+def test_which_conditions_look_as_if_they_let_few_rows_through(condition: str, few: bool) -> None:
+    duck = Duck(SCHEMAS, CONNECTION, cut=False)
+    view = duck.create("v", f"SELECT r.a FROM r JOIN s ON r.k = s.k WHERE {condition}")
+    assert selective(view.compilable.plan) == ({"r"} if few else set())
+
+
+def test_of_a_table_that_is_read_twice_few_rows_must_matter_to_both() -> None:
+    both, one = (CASES[name][0] for name in ("one of two scans", "any row of one scan"))
+    duck = Duck(SCHEMAS, CONNECTION, cut=False)
+    found = [selective(duck.create(f"v{i}", q).compilable.plan) for i, q in enumerate((both, one))]
+    assert found == [{"r"}, set()]
 
 
 def _sorted(condition: str) -> list[str]:

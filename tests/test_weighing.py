@@ -37,11 +37,11 @@ class Table:
 LOGS = {"orders": Table(1000), "lines": Table(6000), "result": Table(70)}
 
 
-def work(*tables: str, conditioned: tuple[str, ...] = (), **readings: int) -> float:
+def work(*tables: str, few_of: tuple[str, ...] = (), **readings: int) -> float:
     sources = tuple(Pinned(name, name, 3, ("a",)) for name in tables)
     view = ViewPlan("result", "id", "result", Executed.SNAPSHOT, "", sources, stored_version=1)
     settled = Settled(view, sources, None, {}, {})
-    load = Load("SELECT", False, readings, conditioned)
+    load = Load("SELECT", False, readings, few_of)
     return of_load(settled, load, lambda name: LOGS[name]).read  # type: ignore[arg-type, return-value]
 
 
@@ -54,7 +54,7 @@ def test_joined_tables_are_sorted_or_sent_around_too() -> None:
 
 
 def test_of_a_table_with_conditions_of_its_own_little_is_sent_around() -> None:
-    assert work("orders", "lines", conditioned=("lines",)) == 500 * JOINED + 3000
+    assert work("orders", "lines", few_of=("lines",)) == 500 * JOINED + 3000
 
 
 @pytest.mark.parametrize("times", [1, 3])

@@ -59,6 +59,38 @@ def relevant(plan: Plan) -> dict[str, str]:
     }
 
 
+def selective(plan: Plan) -> frozenset[str]:
+    """Return the tables of which few rows matter, by the look of the conditions on them.
+
+    Each scan of such a table has a condition that compares a column with something constant. That
+    is a guess, good enough to weigh work by.
+    """
+    found: dict[str, bool] = {}
+    for scan, conditions in _scans(plan, ()):
+        few = any(map(_lets_few_through, conditions))
+        found[scan.table] = few and found.get(scan.table, True)
+    return frozenset(table for table, few in found.items() if few)
+
+
+def _lets_few_through(condition: Expr) -> bool:
+    bare = condition.unnest()
+    match bare:
+        case exp.And():
+            return _lets_few_through(bare.left) or _lets_few_through(bare.right)
+        case exp.Or():
+            return _lets_few_through(bare.left) and _lets_few_through(bare.right)
+        case exp.EQ() | exp.NullSafeEQ() | exp.GT() | exp.GTE() | exp.LT() | exp.LTE():
+            return not (columns_of(bare.left) and columns_of(bare.right))
+        case exp.In() | exp.Between():
+            return not any(columns_of(e) for e in bare.iter_expressions() if e is not bare.this)
+        case exp.Like():
+            pattern = bare.expression
+            likes = isinstance(pattern, exp.Literal) and not bare.args.get("negate")
+            return likes and not pattern.this.startswith("%")
+        case _:
+            return False
+
+
 def _own(scan: Scan, conditions: Conditions) -> str | None:
     """Return the conditions on a scan's rows by the names that its table gives its columns."""
     names: Mapping[str, Expr] = {f"{scan.alias}.{name}": column(name) for name in scan.columns}
@@ -129,4 +161,4 @@ def _renamed(conditions: Sequence[Expr], meant: Mapping[str, Expr]) -> Condition
     return tuple(substitute(condition, meant) for condition in conditions)
 
 
-__all__ = ["relevant"]
+__all__ = ["relevant", "selective"]

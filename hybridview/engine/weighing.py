@@ -49,7 +49,7 @@ def of_load(settled: Settled, load: Load, log: Log) -> Work:
         pinned = next(s for s in settled.sources if s.name == source.name)
         size = size_of(pinned.name, pinned.version, log)
         times = load.readings.get(pinned.name.lower(), 1)
-        whole = len(view.sources) > 1 and pinned.name.lower() not in load.conditioned
+        whole = len(view.sources) > 1 and pinned.name.lower() not in load.few_of
         read += size.bytes * _share(pinned, log) * times * (JOINED if whole else 1.0)
     return Work(read, written=size_of(view.name, view.stored_version, log).bytes)
 

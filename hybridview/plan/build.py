@@ -359,8 +359,8 @@ class _Builder:
             or state.watermark.program != view.program
         )
         text = load if create else overwrite(view.name, layout, load)
-        conditioned = tuple(sorted(map(str.lower, compiled.relevant)))
-        return Load(text, create, compiled.readings, conditioned)
+        few = tuple(sorted(map(str.lower, compiled.selective)))
+        return Load(text, create, compiled.readings, few)
 
     def _feeds(self, compiled: Compiled, facts: tuple[ChangeFacts, ...]) -> tuple[Feed, ...]:
         recomputed = {n.lower() for n, p in self.plans.items() if isinstance(p.step, Load)}

@@ -15,7 +15,7 @@ from hybridview.compiler.layout import Layout, LayoutKind
 from hybridview.compiler.magnitude import magnitudes
 from hybridview.compiler.openness import Open, openness, openness_of_text
 from hybridview.compiler.program import Compilable, refuses
-from hybridview.compiler.relevant import relevant
+from hybridview.compiler.relevant import relevant, selective
 from hybridview.compiler.staging import readings
 from hybridview.compiler.state import State
 from hybridview.compiler.view import CompiledView, compile_view, plan_view
@@ -47,6 +47,8 @@ class Compiled:
     """What Spark's answer leaves open about each column; to judge differences by."""
     relevant: Mapping[str, str] = field(default_factory=dict)
     """The conditions that rows of its sources meet if they can matter to it."""
+    selective: frozenset[str] = frozenset()
+    """The sources of which few rows matter to it, by the look of these conditions."""
 
 
 def recorded_types(view: ViewRecord) -> Recorded:
@@ -124,6 +126,7 @@ def _compile(view: ViewRecord, definition: Definition, parsed: exp.Query) -> Com
         magnitudes=magnitudes(plan, None if parsed.args.get("distinct") else relation.spelling),
         open=openness(plan, recorded),
         relevant=relevant(compiled.compilable.plan),
+        selective=selective(compiled.compilable.plan),
     )
 
 

@@ -55,8 +55,8 @@ class Load:
     create: bool
     readings: Mapping[str, int] = field(default_factory=dict)
     """How often each source is read, by its name in lower case."""
-    conditioned: tuple[str, ...] = ()
-    """The sources of which conditions of their own let some rows through; names in lower case."""
+    few_of: tuple[str, ...] = ()
+    """The sources of which conditions of their own let few rows through; names in lower case."""
     from_stored: bool = False
     """Whether the new rows are made from the stored ones, after a change of the definition."""
 

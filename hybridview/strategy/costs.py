@@ -24,7 +24,7 @@ READ = 120e6
 JOINED = 2.0
 """How many times longer a recompute takes for each byte of a table that it joins to others: it
 sorts its rows or sends them around, while the rows of a change are few and go to where the others
-are. A table of which conditions of its own let some rows through only is read, and little more."""
+are. A table of which conditions of its own let few rows through is read, and little more."""
 WRITE = 40e6
 """Bytes of a view's table that are written in a second."""
 CHANGED = 8e-6
