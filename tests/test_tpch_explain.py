@@ -13,9 +13,8 @@ import pytest
 from sqlglot.parser import Parser
 
 from hybridview import Store
+from hybridview.bench.compiling import compile_all
 from hybridview.compiler.batch import Batch
-from hybridview.compiler.render import text
-from hybridview.compiler.view import delta_program
 from hybridview.operations.folded import folded
 from hybridview.plan import compiled as compiled_module
 from hybridview.plan import programs as programs_module
@@ -41,18 +40,8 @@ def test_explain(store: Store, number: int) -> None:
     check_golden(f"explain/{view_of(number)}.txt", transcript(command, result))
 
 
-def compile_all(store: Store) -> None:
-    """Compile all views and parts from their records, down to the SQL of their changes."""
-    compiled_module._compiled.values.clear()
-    for view in store._context.catalog().views.values():
-        compiled = compile_record(view)
-        assert compiled.view is not None, view.name
-        changed = frozenset((*view.sources, *view.parts))
-        text(delta_program(compiled.view, Batch(changed)).change)
-
-
 def test_compiling_is_fast(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All queries together in less than two seconds of one core."""
+    """Texts are parsed, plans are not made of text; the benchmark measures seconds."""
     parsed: list[Any] = []
     parse = Parser.parse
 
@@ -62,17 +51,19 @@ def test_compiling_is_fast(store: Store, monkeypatch: pytest.MonkeyPatch) -> Non
 
     with monkeypatch.context() as patch:
         patch.setattr(Parser, "parse", counting)
-        compile_all(store)
-    # What a busy machine cannot blur: texts are parsed, plans are not made of text.
+        compile_all(store.root)
     assert len(parsed) < 800
-    seconds = []
-    for _ in range(5):
-        started = time.process_time()
-        compile_all(store)
-        seconds.append(time.process_time() - started)
-        if seconds[-1] < 2:
-            break
-    assert min(seconds) < 2, seconds
+    # Two seconds of a core that adds up ten million numbers in a third of one.
+    ratios = [compile_all(store.root) / plain_additions() for _ in range(5)]
+    assert min(ratios) < 6, ratios
+
+
+def plain_additions() -> float:
+    """Return the seconds of one core that ten million additions take: what this machine can do."""
+    started, total = time.process_time(), 0
+    for number in range(10_000_000):
+        total += number
+    return time.process_time() - started
 
 
 def test_programs_are_kept_and_stay_as_they_are(store: Store) -> None:

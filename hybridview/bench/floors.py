@@ -12,8 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hybridview.bench.cells import Floor, rotated
+from hybridview.bench.compiling import compiling
 from hybridview.bench.links import copy_store
 from hybridview.bench.meter import Meter, commits_below
+from hybridview.bench.queries import ALL
 from hybridview.bench.shell import run_command, time_command
 from hybridview.bench.targets import ALL_OF_FIFTY, FIVE_OF_FIFTY
 from hybridview.catalog import FOLDER
@@ -50,6 +52,8 @@ class Extent:
     """How often a refresh is run as a command, without and with an engine that is up."""
     fan_rounds: int = 1
     start: bool = True
+    compiled: tuple[int, ...] = ALL
+    """The queries of TPC-H that are compiled."""
 
 
 @dataclass
@@ -109,8 +113,11 @@ def measure_floors(
     if extent.start:
         say("floors: start of the local session")
         yield _start()
-    say("floors: one view")
     ground = Ground(port, folder, extent)
+    if extent.compiled:
+        say("floors: compiling")
+        yield compiling(port, folder / "tpch", extent.compiled)
+    say("floors: one view")
     store = ground.store("one", {"totals": TOTALS})
     yield from small_change(ground, store)
     yield from nothing_changed(ground, store)

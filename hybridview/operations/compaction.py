@@ -6,11 +6,12 @@ keys reads, and writes anew, all of them: so large tables are put in the order o
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import accumulate
 from operator import attrgetter
+from typing import Any
 
 from deltalake.exceptions import DeltaError
 
@@ -47,7 +48,7 @@ OPTIMIZE = "OPTIMIZE"
 MOST_COLUMNS = 2
 """More columns to order by leave little order in each."""
 
-_BOUNDS = attrgetter("low"), attrgetter("high")
+Running = tuple[list[Any], list[int]]
 
 
 def compaction(log: DeltaLog, many: int | None = None) -> str:
@@ -93,14 +94,21 @@ def read_for_one(files: Sequence[FileBounds]) -> float:
     """Return the share of a table's rows in files that may have one value, on average."""
     known = [file for file in files if file.low is not None and file.high is not None]
     rows = sum(file.rows for file in known)
-    begun, ended = (sorted((bound(f), f.rows) for f in known) for bound in _BOUNDS)
-    before = [0, *accumulate(n for _, n in ended)]
-    highs = [high for high, _ in ended]
-    found = so_far = 0
-    for low, own in begun:
-        so_far += own
-        found += own * (so_far - before[bisect_left(highs, low)])
+    lows, up_to_low = _running(known, attrgetter("low"))
+    highs, up_to_high = _running(known, attrgetter("high"))
+    # Files that have begun at a value, without those that ended before it.
+    found = sum(
+        file.rows
+        * (up_to_low[bisect_right(lows, file.low)] - up_to_high[bisect_left(highs, file.low)])
+        for file in known
+    )
     return found / rows**2 if rows else 0.0
+
+
+def _running(files: Sequence[FileBounds], bound: Callable[[FileBounds], Any]) -> Running:
+    """Return bounds of files in order, and how many rows the first so many files have."""
+    ordered = sorted(files, key=bound)
+    return [bound(file) for file in ordered], [0, *accumulate(file.rows for file in ordered)]
 
 
 def _ordered_lately(log: DeltaLog, version: int) -> bool:

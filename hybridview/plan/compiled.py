@@ -76,10 +76,11 @@ _compiled: Remembered[Compiled] = Remembered(1000)
 
 def compile_record(view: ViewRecord) -> Compiled:
     """Compile a recorded view. Deterministic: the same record always gives the same layout."""
-    return _compiled.get(repr(view), lambda: _compile_record(view))
+    return _compiled.get(repr(view), lambda: compile_anew(view))
 
 
-def _compile_record(view: ViewRecord) -> Compiled:
+def compile_anew(view: ViewRecord) -> Compiled:
+    """Compile a recorded view whether that was done before or not."""
     # Blank lines stand for what comes before the query in its file, so that places are right.
     before = "\n" * (view.line - 1) + " " * (view.column - 1)
     definition = Definition(

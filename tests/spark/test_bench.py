@@ -81,7 +81,7 @@ def _check_tables(place: Path, port: SparkPort) -> None:
     assert found["delete"][1] < highest / 5 < highest * 4 / 5 < found["delete"][2]
 
 
-SMALL = Extent(rows=2_000, groups=100, changed=12, rounds=1, stores=(1, 3), few=1)
+SMALL = Extent(2_000, 100, 12, rounds=1, stores=(1, 3), few=1, compiled=(1, 6))
 
 
 def test_a_small_change_by_the_command(tmp_path: Path, spark: Any) -> None:
