@@ -18,6 +18,7 @@ from hybridview.bench.meter import Meter, commits_below
 from hybridview.bench.queries import ALL
 from hybridview.bench.shell import run_command, time_command
 from hybridview.bench.targets import ALL_OF_FIFTY, FIVE_OF_FIFTY
+from hybridview.bench.vectors import deletion_vectors
 from hybridview.catalog import FOLDER
 from hybridview.deltalog import FEED_PROPERTY
 from hybridview.engine.session import Session, SparkPort, table_at
@@ -52,6 +53,8 @@ class Extent:
     """How often a refresh is run as a command, without and with an engine that is up."""
     fan_rounds: int = 1
     start: bool = True
+    vectors: int = 2_000_000
+    """Rows of the tables that deletion vectors are tried on."""
     compiled: tuple[int, ...] = ALL
     """The queries of TPC-H that are compiled."""
 
@@ -125,6 +128,11 @@ def measure_floors(
     if extent.commands:
         say("floors: a small change by the command")
         yield from as_a_command(ground)
+    if extent.vectors:
+        say("floors: deletion vectors")
+        yield from deletion_vectors(
+            ground.session, folder / "vectors", extent.vectors, extent.rounds
+        )
     yield from many_views(ground, say)
     shutil.rmtree(folder, ignore_errors=True)
 

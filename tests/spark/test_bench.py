@@ -81,7 +81,7 @@ def _check_tables(place: Path, port: SparkPort) -> None:
     assert found["delete"][1] < highest / 5 < highest * 4 / 5 < found["delete"][2]
 
 
-SMALL = Extent(2_000, 100, 12, rounds=1, stores=(1, 3), few=1, compiled=(1, 6))
+SMALL = Extent(2_000, 100, 12, rounds=1, stores=(1, 3), few=1, vectors=3_000, compiled=(1, 6))
 
 
 def test_a_small_change_by_the_command(tmp_path: Path, spark: Any) -> None:
@@ -115,4 +115,7 @@ def test_floors_small(tmp_path: Path, spark: Any) -> None:
     assert found[ALL_OF_FIFTY].value > 0
     assert found[FIVE_OF_FIFTY].value > 0
     assert found["one small change / one bare MERGE + one append"].value > 0
+    assert found["compiling 2 queries of TPC-H"].value > 0
+    for what in ("MERGE of 1,000 scattered rows into", "reading all of"):
+        assert found[f"{what} 3,000 rows, deletion vectors / none"].value > 0
     assert not (tmp_path / "floors").exists()
