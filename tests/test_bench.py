@@ -31,7 +31,7 @@ from hybridview.bench.cells import (
 from hybridview.bench.changes import ALL_SIZES, change_of, statements
 from hybridview.bench.duck import measure_duckdb
 from hybridview.bench.links import copy_store, copy_table, show_commits
-from hybridview.bench.page import write_page
+from hybridview.bench.page import write_page, write_settings
 from hybridview.bench.queries import ALL, BY_HAND, QUICK, hand_program, tables_of
 from hybridview.bench.report import all_right, crossover, report, scale_report
 from hybridview.bench.shell import time_command
@@ -454,3 +454,11 @@ def test_a_page_keeps_the_notes_below_its_line(tmp_path: Path) -> None:
     assert shown.endswith("\n---\n\nWhy Q21 is slow.\n")
     assert "![sf1](sf1.svg)" in shown
     assert {p.name for p in page.parent.iterdir()} == {"speed.md", "results.json", "sf1.svg"}
+
+
+def test_the_page_of_settings_keeps_its_notes_too(tmp_path: Path) -> None:
+    page = write_settings(tmp_path, ["| web interface | 1.10x |"], 3, "on a Monday")
+    page.write_text(page.read_text() + "\n---\n\nWhy there is none.\n")
+    shown = write_settings(tmp_path, ["| web interface | 1.20x |"], 3, "on a Tuesday").read_text()
+    assert "1.20x" in shown and "1.10x" not in shown
+    assert "on a Tuesday" in shown and shown.endswith("\n---\n\nWhy there is none.\n")

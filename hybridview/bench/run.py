@@ -22,11 +22,12 @@ from hybridview.bench.changes import ALL_SIZES, QUICK_SIZES, Prepared, change_of
 from hybridview.bench.data import Data, load
 from hybridview.bench.duck import measure_duckdb
 from hybridview.bench.floors import Extent, measure_floors
-from hybridview.bench.page import write_page
+from hybridview.bench.page import write_page, write_settings
 from hybridview.bench.plot import draw
 from hybridview.bench.queries import ALL, QUICK
 from hybridview.bench.report import all_right, report
 from hybridview.bench.rounds import Query, Say
+from hybridview.bench.settings import measure_settings
 from hybridview.bench.targets import FIVE_OF_FIFTY
 from hybridview.engine.local import start_local
 from hybridview.engine.session import Session, SparkPort
@@ -203,6 +204,15 @@ def show(folder: Path, page: Path | None = None) -> tuple[list[str], bool]:
     if results.cells and not pictures:
         lines += ["no picture: matplotlib is missing. Run: pip install 'hybridview[bench]'"]
     return lines, all_right(results)
+
+
+def settings(repeats: int, say: Say, page: Path | None = None) -> list[str]:
+    """Measure settings of the local session; return a table, and make a page in a folder of it."""
+    lines = measure_settings(repeats, say)
+    if page is None:
+        return lines
+    when = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    return [*lines, "", f"page: {write_settings(page, lines, repeats, when)}"]
 
 
 def machine(plan: Plan) -> dict[str, str]:

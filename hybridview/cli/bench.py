@@ -54,10 +54,9 @@ def bench(
 
     def body() -> int:
         from hybridview.bench import run
-        from hybridview.bench.settings import measure_settings
 
         if settings:
-            say(measure_settings(repeats, note))
+            say(run.settings(repeats, note, page))
             return 0
         place = folder or run.default_folder()
         if not report:
