@@ -66,7 +66,10 @@ def ordering(view: ViewRecord, log: DeltaLog) -> str:
     columns = order_of(view, log, version) if size.files > 1 and size.bytes >= LARGE else ()
     if not columns or _ordered_lately(log, version):
         return ""
-    share = read_for_one(log.bounds(version, columns[0]) or ())
+    try:
+        share = read_for_one(log.bounds(version, columns[0]) or ())
+    except TypeError:  # bounds that cannot be compared
+        return ""
     if share < DISORDER:
         return ""
     return f"{share:.0%} of {spoken_size(size.bytes)} is read for one {columns[0]}"
