@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from hybridview.filestats import Size
 from hybridview.plan.steps import Load, Pinned, ViewPlan
 from hybridview.schema import Executed
 from hybridview.strategy.costs import JOINED
+from tests.support.tpch_store import define, open_store
 
 
 @dataclass(frozen=True)
@@ -60,3 +62,11 @@ def test_of_a_table_with_conditions_of_its_own_little_is_sent_around() -> None:
 @pytest.mark.parametrize("times", [1, 3])
 def test_what_is_read_several_times_counts_as_often(times: int) -> None:
     assert work("orders", lines=2, orders=times) == 500 * times
+
+
+def test_the_plan_says_of_which_tables_few_rows_matter(tmp_path: Path) -> None:
+    store, _ = open_store(tmp_path)
+    define(store, range(20, 21))
+    (view,) = store.plan().views
+    assert isinstance(view.step, Load)
+    assert view.step.few_of == ("lineitem", "nation", "part")

@@ -23,6 +23,9 @@ WIDE = 0.25
 SLOW, PATIENCE = 10, 60.0
 """What takes so many times the recompute, and more than so many seconds, is measured once."""
 
+TIME = "%Y-%m-%d %H:%M UTC"
+"""How a time is written."""
+
 RECOMPUTE = "recompute"
 SNAPSHOT = "snapshot"
 INCREMENTAL = "incremental"
@@ -62,6 +65,8 @@ class Cell:
     verified: Mapping[str, bool]
     memory: Mapping[str, int] = field(default_factory=dict)
     """The largest resident memory so far, in bytes, by process: jvm, python."""
+    measured: str = ""
+    """When it was finished, in UTC: cells of one file may come from several runs."""
 
     @property
     def key(self) -> tuple[float, int, float]:

@@ -49,7 +49,8 @@ def scale_report(results: Results, scale: float) -> list[str]:
     """Return the tables of one scale."""
     cells = results.at(scale)
     sizes = sorted({cell.percent for cell in cells})
-    lines = [f"SF{scale:g}: seconds (median) and ratios", *time_table(results, cells), ""]
+    lines = [f"SF{scale:g}: seconds (median) and ratios{_when(cells)}"]
+    lines += [*time_table(results, cells), ""]
     lines += [f"SF{scale:g}: jobs / commits / MB read", *work_table(cells), ""]
     lines += [f"SF{scale:g}: geometric means", *mean_table(results, scale, sizes)]
     peaks = [cell.memory for cell in cells if cell.memory]
@@ -157,6 +158,14 @@ def table(rows: Sequence[Sequence[str]]) -> list[str]:
         ).rstrip()
         for row in rows
     ]
+
+
+def _when(cells: Iterable[Cell]) -> str:
+    """Say when cells were measured: those of several runs may stand in one table."""
+    times = sorted({cell.measured for cell in cells} - {""})
+    if not times:
+        return ""
+    return f", measured {times[0]}" + (f" to {times[-1]}" if times[1:] else "")
 
 
 def _met(met: bool | None) -> str:

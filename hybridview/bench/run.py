@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -13,6 +13,7 @@ from pathlib import Path
 from hybridview.bench.cells import (
     LEAST_ROUNDS,
     MOST_ROUNDS,
+    TIME,
     Results,
     read_results,
     wanted_cells,
@@ -168,7 +169,7 @@ def _measure_cells(
         with Query(port.spark, session, data, query, say) as measured:
             for size in sizes:
                 cell = measured.measure(changes[size], plan.least, plan.most)
-                results.cells[cell.key] = cell
+                results.cells[cell.key] = replace(cell, measured=_now())
                 write_results(plan.folder / RESULTS, results)
 
 
@@ -211,19 +212,22 @@ def settings(repeats: int, say: Say, page: Path | None = None) -> list[str]:
     lines = measure_settings(repeats, say)
     if page is None:
         return lines
-    when = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    return [*lines, "", f"page: {write_settings(page, lines, repeats, when)}"]
+    return [*lines, "", f"page: {write_settings(page, lines, repeats, _now())}"]
 
 
 def machine(plan: Plan) -> dict[str, str]:
     """Say what the figures were measured on."""
     versions = [f"{p} {metadata.version(p)}" for p in ("hybridview", "pyspark", "delta-spark")]
     return {
-        "measured": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "measured": _now(),
         "machine": f"{os.cpu_count()} cores, {_memory()}, {platform.system()} "
         f"{platform.machine()}; driver memory {plan.driver_memory}",
         "versions": ", ".join([*versions, f"Python {platform.python_version()}"]),
     }
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime(TIME)
 
 
 def _memory() -> str:

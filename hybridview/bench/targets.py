@@ -6,8 +6,9 @@ import math
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
-from hybridview.bench.cells import HAND, HYBRID, RECOMPUTE, STRATEGIES, Cell, Results
+from hybridview.bench.cells import HAND, HYBRID, RECOMPUTE, STRATEGIES, TIME, Cell, Results
 from hybridview.bench.queries import ALL, BY_HAND
 
 SMALL = 0.01
@@ -122,14 +123,27 @@ def _across_scales(results: Results) -> Line:
     """Compare two scales at the same number of changed orders: a smaller share of more of them."""
     factor = LARGE_SCALE / SMALL_SCALE
     ratios: list[float] = []
+    apart: list[float] = []
     for cell in results.at(LARGE_SCALE):
         for other in results.at(SMALL_SCALE):
             same = math.isclose(other.percent, cell.percent * factor)
             mine, theirs = cell.seconds(HYBRID), other.seconds(HYBRID)
             if same and cell.query == other.query and mine is not None and theirs:
                 ratios.append(mine / theirs)
+                apart += _hours_between(cell, other)
     name = "hybrid SF10 / SF1 at the same absolute change, geometric mean"
-    return _line(name, at_most(1.5), geometric_mean(ratios), f"{len(ratios)} pairs of cells")
+    note = f"{len(ratios)} pairs of cells"
+    if apart:
+        note += f", at most {max(apart):.1f} hours apart"
+    return _line(name, at_most(1.5), geometric_mean(ratios), note)
+
+
+def _hours_between(one: Cell, two: Cell) -> list[float]:
+    """Return how far apart two cells were measured: a machine may be slower at another time."""
+    if not one.measured or not two.measured:
+        return []
+    first, second = (datetime.strptime(cell.measured, TIME) for cell in (one, two))
+    return [abs((first - second).total_seconds()) / 3600]
 
 
 def _floor(results: Results, name: str, bound: float) -> Line:
