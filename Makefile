@@ -30,7 +30,7 @@ demo: $(STAMP) java ## Watch views follow three days of changes in a shop
 test: check test-fast test-spark ## Run every check and test (under 20 minutes on 2 cores)
 
 test-fast: $(STAMP) ## Run the tests that need no JVM
-	$(BIN)/python -m pytest -n 2 -m "not spark and not long"
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not spark and not long"
 
 test-spark: $(STAMP) java ## Run the tests on Spark and Delta Lake, and some of the fault tests
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "spark and not long and not faults"
@@ -40,7 +40,7 @@ test-faults: $(STAMP) java ## Kill refreshes at every point, race them, soak a s
 	$(BIN)/python -m pytest -n 2 tests/faults
 
 test-all: check java ## Run everything but test-faults: 10,000 random cases, all tests on Spark
-	HV_CASES=10000 $(BIN)/python -m pytest -n 2 -m "not spark"
+	HV_CASES=10000 $(BIN)/python -m pytest -n 2 --dist worksteal -m "not spark"
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "spark and not faults"
 
 check: $(STAMP) ## Check style, types and the direction of imports

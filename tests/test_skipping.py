@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from datetime import date, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -62,6 +63,15 @@ def holds(where: str, kind: str, value: Any) -> bool:
     return found[0] is True
 
 
+def all_hold(where: str, kind: str, values: Sequence[Any]) -> bool:
+    """Evaluate a condition on many rows at once."""
+    text = where.replace("`k`", "k").replace("AS string)", "AS varchar)")
+    duck_kind = "varchar" if kind == "string" else kind
+    rows = f"SELECT CAST(unnest(?) AS {duck_kind}) AS k"
+    found = SQL.execute(f"SELECT count(*) FROM ({rows}) WHERE {text}", [[*map(str, values)]])
+    return found.fetchone() == (len(values),)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_value_is_let_through(kind: str) -> None:
     @given(st.lists(st.none() | KINDS[kind], max_size=80), st.booleans())
@@ -106,7 +116,7 @@ def test_new_numbers_in_a_row_are_not_listed() -> None:
     assert found.listed == tuple(str(n) for n in scattered)
     assert found.runs == (("1000000", str(new[-1])),)
     where = condition("k", found)
-    assert all(holds(where, "bigint", n) for n in (*scattered, *new))
+    assert all_hold(where, "bigint", (*scattered, *new))
     assert not holds(where, "bigint", 5) and not holds(where, "bigint", 999_999)
 
 
@@ -119,6 +129,51 @@ def test_runs_are_kept_when_values_are_put_together() -> None:
     where = condition("k", found)
     assert all(holds(where, "int", n) for n in (7, None, *range(100, 200)))
     assert not holds(where, "int", 99)
+
+
+def ends(kind: str, values: list[Any]) -> list[tuple[str, str]]:
+    """Return runs between the values, each from one to the next but one: they overlap."""
+    ordered = sorted(values, key=lambda v: v.encode() if kind == "string" else v)
+    return [(str(a), str(b)) for a, b in zip(ordered[::2], ordered[1::2], strict=False)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_value_of_several_changes_is_let_through(kind: str) -> None:
+    """Runs and spans of one change may lie inside those of another one, or overlap them."""
+    near_each_other = st.integers(0, 3000) if kind == "bigint" else KINDS[kind]
+    listed = st.lists(near_each_other, min_size=30, max_size=80)
+
+    @given(st.lists(st.tuples(listed, st.booleans()), min_size=2, max_size=3))
+    @settings(max_examples=40, deadline=None)
+    def check(changes: list[tuple[list[Any], bool]]) -> None:
+        found = [
+            of_runs(kind, ends(kind, values), False)
+            if as_runs
+            else of_texts(kind, [str(v) for v in values])
+            for values, as_runs in changes
+        ]
+        every = together([one for one in found if one is not None])
+        assert every is not None and len(every.spans) <= MOST_SPANS
+        where = condition("k", every)
+        for values, as_runs in changes:
+            covered = [e for run in ends(kind, values) for e in run] if as_runs else values
+            assert all_hold(where, kind, covered)
+
+    check()
+
+
+def test_a_short_run_inside_a_long_one_does_not_end_it() -> None:
+    long = [(str(n * 10_000), str(n * 10_000 + 9_000)) for n in range(MOST_SPANS)]
+    short = [(str(n * 10_000 + 5), str(n * 10_000 + 6)) for n in range(MOST_SPANS)]
+    found = of_runs("bigint", [*long, *short], False)
+    assert found is not None and found.spans == tuple(long)
+    one = of_texts("bigint", [str(n) for n in range(1000, 1100)])
+    steps = (*range(1050, 1150, 6), *range(5000, 9000, 300))
+    two = of_texts("bigint", [str(n) for n in steps])
+    assert one is not None and two is not None
+    both = together([one, two])
+    assert both is not None and both.listed is not None
+    assert all_hold(condition("k", both), "bigint", (*range(1000, 1100), *steps))
 
 
 def test_a_run_is_in_neighbouring_pages() -> None:
@@ -188,6 +243,7 @@ def test_types_without_a_known_order() -> None:
     assert of_texts("double", ["1.0"]) is None
     assert of_texts("date", ["+12000-01-01"]) is None
     assert of_runs("timestamp", [], False) is None
+    assert of_runs("date", [("2020-01-01", "+12000-01-01")], False) is None
 
 
 def test_several_changes_give_the_values_of_all() -> None:

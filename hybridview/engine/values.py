@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
+from operator import itemgetter
 from typing import Any
 
 from hybridview.compiler.statements import quote
@@ -83,12 +84,10 @@ def of_texts(type_name: str, texts: Iterable[str | None]) -> Values | None:
 
 def _of_known(type_name: str, known: Sequence[str], runs: Sequence[Span], null: bool) -> Values:
     """Return some values in order, and those of some runs."""
-    order = _order(type_name)
-    assert order is not None
     single, more = _without_runs(type_name, known)
     all_runs = (*runs, *more)
     every = [*((text, text) for text in single), *all_runs]
-    covered = _covered(type_name, sorted(every, key=lambda run: order(run[0])))
+    covered = _covered(type_name, every)
     if len(single) > MOST_VALUES or len(all_runs) > MOST_SPANS:
         return Values(type_name, null, covered, None)
     return Values(type_name, null, covered, tuple(single), all_runs)
@@ -114,14 +113,12 @@ def _without_runs(type_name: str, known: Sequence[str]) -> tuple[list[str], list
 
 def of_runs(type_name: str, runs: Sequence[Span], null: bool) -> Values | None:
     """Return values given as runs that cover them: first and last value of each, as texts."""
-    order = _order(type_name)
-    if order is None:
+    if not orderable(type_name):
         return None
     try:
-        ordered = sorted(runs, key=lambda run: order(run[0]))
+        return Values(type_name, null, _covered(type_name, runs), None)
     except (ValueError, ArithmeticError):
         return None
-    return Values(type_name, null, _covered(type_name, ordered), None)
 
 
 def together(found: Sequence[Values]) -> Values | None:
@@ -248,19 +245,37 @@ def _touched(file: FileBounds, spans: list[tuple[Any, Any]], null: bool) -> bool
 
 def _covered(type_name: str, runs: Sequence[Span]) -> tuple[Span, ...]:
     """Join neighbouring runs until they are few; the widest gaps stay gaps."""
-    if len(runs) <= MOST_SPANS:
-        return tuple(runs)
+    apart = _apart(type_name, runs)
+    if len(apart) <= MOST_SPANS:
+        return apart
     width = _width(type_name)
-    gaps = range(1, len(runs))
+    gaps = range(1, len(apart))
     if width is None:
         # How far apart two texts are has no number: equally many runs go into each span.
-        step = len(runs) / MOST_SPANS
+        step = len(apart) / MOST_SPANS
         cuts = sorted({round(step * i) for i in range(1, MOST_SPANS)})
     else:
-        widest = sorted(gaps, key=lambda i: width(runs[i - 1][1], runs[i][0]), reverse=True)
+        widest = sorted(gaps, key=lambda i: width(apart[i - 1][1], apart[i][0]), reverse=True)
         cuts = sorted(widest[: MOST_SPANS - 1])
-    bounds = zip([0, *cuts], [*cuts, len(runs)], strict=True)
-    return tuple((runs[a][0], runs[b - 1][1]) for a, b in bounds if a < b)
+    bounds = zip([0, *cuts], [*cuts, len(apart)], strict=True)
+    return tuple((apart[a][0], apart[b - 1][1]) for a, b in bounds if a < b)
+
+
+def _apart(type_name: str, runs: Sequence[Span]) -> tuple[Span, ...]:
+    """Return the same values as runs in order that do not overlap.
+
+    Runs of several changes may: then the one that starts last need not be the one that ends last.
+    """
+    order = _order(type_name)
+    assert order is not None
+    keyed = sorted(((order(low), order(high), low, high) for low, high in runs), key=itemgetter(0))
+    found: list[tuple[Any, str, str]] = []
+    for first, last, low, high in keyed:
+        if not found or first > found[-1][0]:
+            found.append((last, low, high))
+        elif last > found[-1][0]:
+            found[-1] = (last, found[-1][1], high)
+    return tuple((low, high) for _, low, high in found)
 
 
 def _order(type_name: str) -> Callable[[str], Any] | None:
