@@ -45,6 +45,7 @@ LONG = (
     "lateral_subquery",
     "limit",
     "listagg",
+    "mixed_types",
     "nested_aggregate",
     "nested_limit",
     "nested_values",

@@ -47,6 +47,9 @@ SCHEMAS = {
 }
 
 
+INTEGERS = {"r": {"k": "int", "a": "int"}, "s": {"k": "int", "b": "int"}}
+
+
 def sql(text: str) -> exp.Expression:
     """Read an expression over plan columns: `r.k` in backticks is the column r.k."""
     return parse_one(text, dialect="spark")
@@ -86,6 +89,15 @@ def test_all_outer_joins_become_left_ones() -> None:
     alone = Project(Semi(S, R, sql(ON), anti=True), (*NO_R, *ALL_S))
     full = Outer(R, S, sql(ON), True, True)
     assert turn_outer_joins(full) == Union((left, alone), ("r.k", "r.a", "s.k", "s.b"))
+
+
+def test_nulls_beside_rows_without_a_partner_have_types_where_these_are_known() -> None:
+    full = Outer(R, S, sql(ON), True, True)
+    types = {"r": {"k": "decimal(10,2)", "a": "array<int>"}}
+    turned = turn_outer_joins(full, types)
+    assert isinstance(turned, Union) and isinstance(turned.inputs[1], Project)
+    shown = [c.expr.sql(dialect="spark") for c in turned.inputs[1].columns[:2]]
+    assert shown == ["CAST(NULL AS DECIMAL(10, 2))", "NULL"]
 
 
 # factor_alternatives
@@ -206,9 +218,24 @@ def test_only_conditions_on_the_left_go_below_a_left_join() -> None:
 
 def test_a_condition_over_a_union_stands_in_its_arms() -> None:
     union = Union((R, S), ("k", "n"))
-    assert push_filters(Filter(union, sql("n > 1"))) == Union(
+    assert push_filters(Filter(union, sql("n > 1")), INTEGERS) == Union(
         (Filter(R, sql("`r.a` > 1")), Filter(S, sql("`s.b` > 1"))), ("k", "n")
     )
+
+
+@pytest.mark.parametrize("kind", ["bigint", "decimal", ""])
+def test_a_condition_that_arms_might_read_otherwise_stays_above_the_union(kind: str) -> None:
+    """Of two conditions, the one over a column that has one type in all arms goes below."""
+    union = Union((R, S), ("k", "n"))
+    types = {"r": INTEGERS["r"], "s": {"k": "int", "b": kind}}
+    both = Filter(union, sql("string(n) = '1' AND k > 2"))
+    arms = (Filter(R, sql("`r.k` > 2")), Filter(S, sql("`s.k` > 2")))
+    pushed = push_filters(both, types)
+    assert pushed == Filter(Union(arms, ("k", "n")), sql("string(n) = '1'"))
+    assert push_filters(pushed, types) is pushed
+    nulls = Union((R, Project(S, named(x="`s.k`", y="NULL"))), ("k", "n"))
+    alone = Filter(nulls, sql("n > 1"))
+    assert push_filters(alone, INTEGERS) is alone
 
 
 def test_a_disjunction_is_one_condition() -> None:

@@ -77,7 +77,7 @@ def test_conditions(name: str) -> None:
     text, expected = CASES[name]
     duck = Duck(SCHEMAS, CONNECTION, cut=False)
     view = duck.create("v", text)
-    found = relevant(view.compilable.plan)
+    found = relevant(view.compilable.plan, view.compilable.recorded)
     assert {table: _sorted(sql) for table, sql in found.items()} == {
         table: _sorted(sql) for table, sql in expected.items()
     }
@@ -91,7 +91,7 @@ def test_conditions_stay_in_the_order_of_the_text() -> None:
         "SELECT r.a FROM r JOIN s ON r.k = s.k AND s.c <> 0 AND 1 / s.c > 1 "
         "WHERE r.a <> 0 AND 1 / r.a > 2",
     )
-    found = relevant(view.compilable.plan)
+    found = relevant(view.compilable.plan, view.compilable.recorded)
     assert found["r"].index("<> 0") < found["r"].index("> 2")
     assert found["s"].index("<> 0") < found["s"].index("> 1")
 
@@ -147,7 +147,7 @@ def test_other_rows_change_nothing(name: str) -> None:
             duck.load(table, found)
         view = duck.create("v", text)
         all_rows = duck.fresh("v")
-        for table, condition in relevant(view.compilable.plan).items():
+        for table, condition in relevant(view.compilable.plan, view.compilable.recorded).items():
             duck.connection.execute(
                 to_duck(f"DELETE FROM `{table}` WHERE ({condition}) IS NOT TRUE")
             )

@@ -106,6 +106,15 @@ def test_keys_that_are_gone_are_no_values_to_look_for() -> None:
     assert other is not None and other.listed == ("1", "2", "3"), "texts of another type"
 
 
+def test_null_is_looked_for_although_its_row_is_gone() -> None:
+    """It is no key that a row refers to; but a join by <=> finds the rows that have none."""
+    whole, changes = Change("q", 1, COLUMNS, [(None, "9", "-1")]), Changes(str, "attempt")
+    gone = changes.gone_keys(FEED, whole)
+    assert gone == ("int", frozenset())
+    found = changes.values(Answers(), whole, "k", gone)  # type: ignore[arg-type]
+    assert found is not None and found.null
+
+
 def test_without_one_key_column_nothing_is_gone() -> None:
     rows = [("2", "9", "-1")]
     changes = Changes(str, "attempt")

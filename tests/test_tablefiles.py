@@ -9,7 +9,9 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 
@@ -311,3 +313,21 @@ def test_statistics_bound_what_is_there(tmp_path: Path) -> None:
     read = DeltaTable(str(tmp_path)).to_pyarrow_table().to_pylist()
     assert read[0]["t"] == datetime(1970, 1, 1, 0, 0, 1, 1, tzinfo=UTC)
     assert read[1]["d"] == date(1970, 1, 6)
+
+
+def test_a_reader_finds_nan_where_it_looks_for_large_numbers(tmp_path: Path) -> None:
+    """It is larger than all numbers; a file whose bounds leave it out would not be looked at."""
+    schema = pa.schema([("k", pa.int64()), ("x", pa.float64()), ("y", pa.float64())])
+    write_deltalake(str(tmp_path), schema.empty_table(), configuration=FEED)
+    write(opened(tmp_path), Change(arrived=[(1, 3.0, 3.0)]))
+    met = meet(opened(tmp_path), ["k"], [(1,)])
+    assert met is not None
+    ((place,),) = met.by_key.values()
+    write(opened(tmp_path), Change(updated={place: (1, 4.0, 4.0)}, arrived=[(2, float("nan"), 5)]))
+    (file,) = (tmp_path / f.path for f in opened(tmp_path).files)
+    (feed,) = (tmp_path / "_change_data").glob("*.parquet")
+    for path, rows in ((file, [(2,)]), (feed, [(2,)])):
+        group = pq.ParquetFile(path).metadata.row_group(0)
+        assert [group.column(n).statistics is not None for n in range(3)] == [True, False, True]
+        found = duckdb.sql(f"SELECT k FROM read_parquet('{path}') WHERE x > 5").fetchall()
+        assert found == rows

@@ -15,6 +15,7 @@ from sqlglot.parser import Parser
 from hybridview import Store
 from hybridview.bench.compiling import compile_all
 from hybridview.compiler.batch import Batch
+from hybridview.compiler.links import Link
 from hybridview.operations.folded import folded
 from hybridview.plan import compiled as compiled_module
 from hybridview.plan import programs as programs_module
@@ -81,6 +82,20 @@ def test_programs_are_kept_and_stay_as_they_are(store: Store) -> None:
         assert program(view, fresh, batch, 7) == first
         grown = Batch(batch.changed, batch.changed)
         assert program(view, compiled, grown, 7) == program(view, fresh, grown, 7)
+
+
+def test_programs_depend_on_the_key_that_is_referred_to(store: Store) -> None:
+    view = store._context.catalog().views[view_of(12)]
+    compiled = compile_record(view).view
+    assert compiled is not None
+    changed = frozenset(view.sources)
+    by_key, by_other = (
+        program(view, compiled, Batch(changed, links=frozenset({link})), 7)
+        for link in (
+            Link("lineitem", ("l_orderkey",), "orders", (key,)) for key in ("o_orderkey", "o_clerk")
+        )
+    )
+    assert "orders@kept" in by_key.change and "orders@kept" not in by_other.change
 
 
 @pytest.mark.parametrize(

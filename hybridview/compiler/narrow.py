@@ -41,6 +41,7 @@ from hybridview.algebra.plan import (
     Window,
     output,
 )
+from hybridview.compiler.column_types import ColumnTypes
 from hybridview.compiler.kinds import Recorded
 
 Places = frozenset[tuple[str, str]]
@@ -66,16 +67,39 @@ def narrow(plan: Plan, recorded: Recorded | None, known: Mapping[str, Found] | N
     return _Narrower(recorded, known or {}, frozenset(looking.exact)).visit(plan, {})
 
 
-def found_in(plan: Plan) -> Found:
+def found_in(plan: Plan, recorded: Recorded | None) -> Found:
     """Return which columns of a plan only have values that changes have."""
-    return _Offers({}).of(plan)
+    return {} if recorded is None else _Offers({}, _types(recorded, {})).of(plan)
+
+
+def _types(recorded: Recorded, known: Mapping[str, Found]) -> ColumnTypes:
+    """Return the types of columns; what is found in a change has the type that it has there."""
+    types = ColumnTypes(recorded.sources)
+    types.known = {
+        relation: {
+            name: types.column(symbol.rpartition("@")[0], c)
+            for name, places in found.items()
+            for symbol, c in sorted(places)[:1]
+        }
+        for relation, found in known.items()
+    }
+    return types
+
+
+def _listable(kind: str | None) -> bool:
+    """Say whether values of a type are equal where their literals are."""
+    return kind is not None and (kind in PLAIN or kind.startswith("decimal("))
 
 
 @dataclass
 class _Offers:
-    """What plans say about their own columns; looked at once for every part."""
+    """What plans say about their own columns; looked at once for every part.
+
+    A column has the very type of the columns of changes that its values are found in.
+    """
 
     known: Mapping[str, Found]
+    types: ColumnTypes
     done: dict[int, tuple[Plan, Found]] = field(default_factory=dict)
 
     def of(self, plan: Plan) -> Found:
@@ -86,7 +110,8 @@ class _Offers:
     def _of(self, plan: Plan) -> Found:
         match plan:
             case Changes(_, alias, columns):
-                return {f"{alias}.{c}": frozenset({(plan.symbol, c)}) for c in columns}
+                own = {f"{alias}.{c}": frozenset({(plan.symbol, c)}) for c in columns}
+                return {n: places for n, places in own.items() if self._is_listable(plan, n)}
             case Empty(names):
                 return dict.fromkeys(names, frozenset())
             case Filter(_, exp.Boolean(this=False)):
@@ -98,10 +123,7 @@ class _Offers:
             case Semi(left, right, condition, anti):
                 return self.of(left) if anti else self._joined(condition, left, right, left)
             case Restrict(child, domain, keys):
-                given = self.of(domain)
-                pairs = zip(keys, output(domain), strict=True)
-                by_domain = {e.name: given[n] for e, n in pairs if _plain(e) and n in given}
-                return {**by_domain, **self.of(child)}
+                return {**self.by_domain(child, domain, keys), **self.of(child)}
             case Project(child, columns) | Domain(child, columns):
                 return _passed(columns, self.of(child))
             case Aggregate(child, keys, _) | Partial(child, keys, _):
@@ -112,16 +134,42 @@ class _Offers:
                 return self.of(left)
             case Union(inputs, names):
                 arms = [(self.of(arm), output(arm)) for arm in inputs]
-                return _common(names, arms)
+                common = _common(names, arms)
+                return {n: places for n, places in common.items() if self._is_listable(plan, n)}
             case Reference(name, _):
                 return self.known.get(name, {})
             case _:
                 return {}
 
+    def _is_listable(self, plan: Plan, name: str) -> bool:
+        return _listable(self.types.of(plan).get(name))
+
+    def by_domain(self, child: Plan, domain: Plan, keys: tuple[Expr, ...]) -> Found:
+        """Return what a domain says about the columns of what it restricts."""
+        given = self.of(domain)
+        pairs = zip(keys, output(domain), strict=True)
+        return {
+            e.name: given[n]
+            for e, n in pairs
+            if _plain(e) and n in given and self.alike((child, e.name), (domain, n))
+        }
+
+    def alike(self, one: tuple[Plan, str], other: tuple[Plan, str]) -> bool:
+        """Say whether two columns have the same type, so that one may stand for the other."""
+        kinds = {self.types.of(plan).get(name) for plan, name in (one, other)}
+        return len(kinds) == 1 and _listable(kinds.pop())
+
+    def equal_columns(
+        self, condition: Expr | None, left: Plan, right: Plan
+    ) -> list[tuple[str, str]]:
+        """Return the columns of both sides that a join makes equal, values and types."""
+        pairs = _equal_columns(condition, left, right)
+        return [(a, b) for a, b in pairs if self.alike((left, a), (right, b))]
+
     def _joined(self, condition: Expr | None, left: Plan, right: Plan, plan: Plan) -> Found:
         """Return what holds for pairs of rows: equal columns have equal values."""
         found = {**self.of(left), **self.of(right)}
-        for a, b in _equal_columns(condition, left, right):
+        for a, b in self.equal_columns(condition, left, right):
             for one, other in ((a, b), (b, a)):
                 if one in found:
                     found.setdefault(other, found[one])
@@ -152,8 +200,8 @@ class _Narrower:
         known: Mapping[str, Found],
         exact: frozenset[tuple[str, Near]] | None = None,
     ) -> None:
-        self.recorded = recorded
-        self.offers = _Offers(known)
+        self.types = _types(recorded, known)
+        self.offers = _Offers(known, self.types)
         self.known_exact = exact
         self.exact: set[tuple[str, Near]] = set()
         """The tables, and values they are read near to, where other rows cost more than that."""
@@ -205,9 +253,7 @@ class _Narrower:
                 )
                 return Union(arms, names)
             case Restrict(child, domain, keys):
-                given = self.offers.of(domain)
-                pairs = zip(keys, output(domain), strict=True)
-                near = {e.name: given[n] for e, n in pairs if _plain(e) and n in given}
+                near = self.offers.by_domain(child, domain, keys)
                 # The others are left out here.
                 below = self.visit(child, {**wanted, **near}, exact and not near)
                 return Restrict(below, self.visit(domain, {}), keys)
@@ -228,7 +274,7 @@ class _Narrower:
         right = {} if isinstance(plan, Outer) else dict(wanted)
         of_left = {**wanted, **self.offers.of(plan.left)}
         of_right = {**right, **self.offers.of(plan.right)}
-        for a, b in _equal_columns(plan.condition, plan.left, plan.right):
+        for a, b in self.offers.equal_columns(plan.condition, plan.left, plan.right):
             if a in of_left:
                 right.setdefault(b, of_left[a])
             if both_ways and b in of_right:
@@ -250,7 +296,8 @@ class _Narrower:
         for name, places in sorted(wanted.items()):
             column = name.removeprefix(f"{scan.alias}.")
             changes = [(symbol.rpartition("@")[0], c) for symbol, c in places]
-            if places and all(self._comparable(scan.table, column, t, c) for t, c in changes):
+            own = self.types.column(scan.table, column)
+            if places and _listable(own) and all(self.types.column(*c) == own for c in changes):
                 found.append(Near(column, tuple(sorted(places))))
         if not found:
             return scan
@@ -260,14 +307,6 @@ class _Narrower:
         return replace(
             scan, near=replace(near, exact=(scan.table, near) in (self.known_exact or ()))
         )
-
-    def _comparable(self, table: str, column: str, other: str, other_column: str) -> bool:
-        types = {
-            self.recorded.sources.get(t.lower(), {}).get(c.lower(), "").lower()
-            for t, c in ((table, column), (other, other_column))
-        }
-        only = next(iter(types))
-        return len(types) == 1 and (only in PLAIN or only.startswith("decimal("))
 
 
 def _plain(expr: Expr) -> bool:

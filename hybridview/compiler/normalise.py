@@ -36,25 +36,35 @@ from hybridview.algebra.plan import (
     output,
 )
 from hybridview.algebra.rebuild import over
+from hybridview.compiler.column_types import (
+    NOTHING,
+    ColumnTypes,
+    Sources,
+    same_in_all_arms,
+    typed_null,
+)
 
-Rewrite = Callable[[Plan], Plan]
+Rewrite = Callable[[Plan, Sources], Plan]
 
 
-def normalise(plan: Plan) -> Plan:
-    """Apply all passes, bottom up, then drop the columns nobody reads."""
+def normalise(plan: Plan, sources: Sources = NOTHING) -> Plan:
+    """Apply all passes, bottom up, then drop the columns nobody reads.
+
+    `sources` are the types of the tables' columns, as far as they are known.
+    """
     for rewrite in PASSES:
-        plan = _bottom_up(plan, rewrite)
+        plan = _bottom_up(plan, rewrite, sources)
     return prune(plan, output(plan))
 
 
-def group_distinct(plan: Plan) -> Plan:
+def group_distinct(plan: Plan, sources: Sources = NOTHING) -> Plan:
     """DISTINCT(R) = R grouped by all its columns, without measures."""
     if isinstance(plan, Distinct):
         return Aggregate(plan.input, tuple(Named(n, column(n)) for n in output(plan)), ())
     return plan
 
 
-def turn_outer_joins(plan: Plan) -> Plan:
+def turn_outer_joins(plan: Plan, sources: Sources = NOTHING) -> Plan:
     """Make all outer joins left ones.
 
     A right join = a left join of the sides exchanged. A full join = a left join + the rows of the
@@ -67,18 +77,21 @@ def turn_outer_joins(plan: Plan) -> Plan:
         return Project(turned, (*_own(plan.left), *_own(plan.right)))
     left = Outer(plan.left, plan.right, plan.condition, True, False)
     alone = Semi(plan.right, plan.left, plan.condition, anti=True)
-    return Union((left, Project(alone, (*_nulls(plan.left), *_own(plan.right)))), output(plan))
+    nulls = _nulls(plan.left, sources)
+    return Union((left, Project(alone, (*nulls, *_own(plan.right)))), output(plan))
 
 
 def _own(plan: Plan) -> tuple[Named, ...]:
     return tuple(Named(name, column(name)) for name in output(plan))
 
 
-def _nulls(plan: Plan) -> tuple[Named, ...]:
-    return tuple(Named(name, exp.Null()) for name in output(plan))
+def _nulls(plan: Plan, sources: Sources) -> tuple[Named, ...]:
+    """Return NULLs of the types that a plan's columns have: coalesce(x, 1) may be 1.0."""
+    types = ColumnTypes(sources).of(plan)
+    return tuple(Named(name, typed_null(types.get(name))) for name in output(plan))
 
 
-def lift_projects(plan: Plan) -> Plan:
+def lift_projects(plan: Plan, sources: Sources = NOTHING) -> Plan:
     """Move Project above Filter and merge neighbours, so that a view's shape shows at its top."""
     if isinstance(plan, Filter) and isinstance(plan.input, Project):
         inner = plan.input
@@ -91,7 +104,7 @@ def lift_projects(plan: Plan) -> Plan:
     return plan
 
 
-def factor_alternatives(plan: Plan) -> Plan:
+def factor_alternatives(plan: Plan, sources: Sources = NOTHING) -> Plan:
     """Take out of an OR what all its alternatives demand: (a AND b) OR (a AND c) = a AND (b OR c).
 
     So an equality that every alternative repeats becomes a condition to join by.
@@ -125,7 +138,7 @@ def _alternatives(condition: Expr) -> tuple[Expr, ...]:
     return (condition,)
 
 
-def push_filters(plan: Plan) -> Plan:
+def push_filters(plan: Plan, sources: Sources = NOTHING) -> Plan:
     """Let each condition stand at the lowest join that has its columns, or below it.
 
     A change is then filtered before it is joined, and a comma join becomes a join with a condition.
@@ -135,8 +148,7 @@ def push_filters(plan: Plan) -> Plan:
     if isinstance(plan.input, Semi):
         return replace(plan.input, left=Filter(plan.input.left, plan.condition))
     if isinstance(plan.input, Union):
-        arms = tuple(_filtered_arm(arm, plan) for arm in plan.input.inputs)
-        return Union(arms, plan.input.names)
+        return _push_into_arms(plan, plan.input, sources)
     if isinstance(plan.input, Outer):
         return _push_left(plan, plan.input)
     if isinstance(plan.input, Flatten):
@@ -176,7 +188,7 @@ def _push_left(plan: Filter, join: Outer) -> Plan:
     return _filtered(replace(join, left=_filtered(join.left, below)), above)
 
 
-def lift_totals(plan: Plan) -> Plan:
+def lift_totals(plan: Plan, sources: Sources = NOTHING) -> Plan:
     """Join an aggregate over all rows last: above semi-joins and joins that do not read it.
 
     Its one row may change the answer for any row of the other side. The more is done before, the
@@ -225,10 +237,21 @@ def _push_below(plan: Filter, flat: Flatten) -> Plan:
     return _filtered(replace(flat, input=_filtered(flat.input, below)), above)
 
 
-def _filtered_arm(arm: Plan, plan: Filter) -> Plan:
-    """Move a condition over a union's columns into one of its arms."""
-    meaning = {n: column(m) for n, m in zip(output(plan.input), output(arm), strict=True)}
-    return Filter(arm, substitute(plan.condition, meaning))
+def _push_into_arms(plan: Filter, union: Union, sources: Sources) -> Plan:
+    """Move conditions into the arms of a union, if they mean the same there.
+
+    An arm's own column may have another type than the union's: 1 is 1.0 beside doubles.
+    """
+    alike = same_in_all_arms(union, ColumnTypes(sources))
+    parts = conjuncts(plan.condition)
+    below = [c for c in parts if columns_of(c) and alike.issuperset(columns_of(c))]
+    if not below:
+        return plan
+    arms = []
+    for arm in union.inputs:
+        meaning = {n: column(m) for n, m in zip(union.names, output(arm), strict=True)}
+        arms.append(_filtered(arm, [substitute(c, meaning) for c in below]))
+    return _filtered(Union(tuple(arms), union.names), [c for c in parts if c not in below])
 
 
 def _filtered(plan: Plan, conditions: list[Expr]) -> Plan:
@@ -248,10 +271,10 @@ PASSES: tuple[Rewrite, ...] = (
 )
 
 
-def _bottom_up(plan: Plan, rewrite: Rewrite) -> Plan:
-    rebuilt = over(plan, lambda child: _bottom_up(child, rewrite))
-    rewritten = rewrite(rebuilt)
-    return rewritten if rewritten == rebuilt else _bottom_up(rewritten, rewrite)
+def _bottom_up(plan: Plan, rewrite: Rewrite, sources: Sources) -> Plan:
+    rebuilt = over(plan, lambda child: _bottom_up(child, rewrite, sources))
+    rewritten = rewrite(rebuilt, sources)
+    return rewritten if rewritten == rebuilt else _bottom_up(rewritten, rewrite, sources)
 
 
 def prune(plan: Plan, needed: tuple[str, ...]) -> Plan:

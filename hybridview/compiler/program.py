@@ -286,7 +286,7 @@ def _replace(view: Compilable, top: Shape, batch: Batch, obstacle: str) -> Delta
     assert node is not None
     domain = domain_of(node, derive(node.input, batch))
     keys = output(domain)
-    touched = {DOMAIN: found_in(domain)}
+    touched = {DOMAIN: found_in(domain, view.recorded)}
     rows = narrow(_stored_rows(view, top, Reference(DOMAIN, keys)), view.recorded, touched)
     near_domain = narrow(domain, view.recorded)
     fresh = render(rows, view.recorded)

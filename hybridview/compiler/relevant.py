@@ -35,18 +35,21 @@ from hybridview.algebra.plan import (
     children,
     output,
 )
+from hybridview.compiler.column_types import ColumnTypes, same_in_all_arms
+from hybridview.compiler.kinds import Recorded
 
 Conditions = tuple[Expr, ...]
 
 
-def relevant(plan: Plan) -> dict[str, str]:
+def relevant(plan: Plan, recorded: Recorded | None) -> dict[str, str]:
     """Return SQL over a table's own columns that is true for every row that can matter.
 
     A table of which any row may matter is left out. One that is scanned several times needs a row
     that matters to one of the scans.
     """
+    types = ColumnTypes(recorded.sources if recorded is not None else {})
     found: dict[str, dict[str, None] | None] = {}
-    for scan, conditions in _scans(plan, ()):
+    for scan, conditions in _scans(plan, (), types):
         own = _own(scan, conditions)
         known = found.setdefault(scan.table, {})
         if own is None or known is None:
@@ -66,7 +69,7 @@ def selective(plan: Plan) -> frozenset[str]:
     is a guess, good enough to weigh work by.
     """
     found: dict[str, bool] = {}
-    for scan, conditions in _scans(plan, ()):
+    for scan, conditions in _scans(plan, (), ColumnTypes({})):
         few = any(map(_lets_few_through, conditions))
         found[scan.table] = few and found.get(scan.table, True)
     return frozenset(table for table, few in found.items() if few)
@@ -98,7 +101,7 @@ def _own(scan: Scan, conditions: Conditions) -> str | None:
     return None if both is None else both.sql(dialect="spark")
 
 
-def _scans(plan: Plan, above: Conditions) -> Iterator[tuple[Scan, Conditions]]:
+def _scans(plan: Plan, above: Conditions, types: ColumnTypes) -> Iterator[tuple[Scan, Conditions]]:
     """Yield all scans, each with the conditions that its rows must meet to matter."""
     own = _about(plan, above)
     match plan:
@@ -106,32 +109,34 @@ def _scans(plan: Plan, above: Conditions) -> Iterator[tuple[Scan, Conditions]]:
             yield plan, own
         case Filter(child, condition):
             # In the order of the text: x <> 0 comes before 1 / x > 2.
-            yield from _scans(child, (*conjuncts(condition), *own))
+            yield from _scans(child, (*conjuncts(condition), *own), types)
         case Distinct(child) | Repeat(child, _) | Flatten(child):
-            yield from _scans(child, own)
+            yield from _scans(child, own, types)
         case Project(child, columns):
-            yield from _scans(child, _renamed(own, {c.name: c.expr for c in columns}))
+            yield from _scans(child, _renamed(own, {c.name: c.expr for c in columns}), types)
         case Union(inputs, names):
+            alike = same_in_all_arms(plan, types)
+            meant = tuple(c for c in own if alike.issuperset(columns_of(c)))
             for arm in inputs:
                 pairs = zip(names, output(arm), strict=True)
-                yield from _scans(arm, _renamed(own, {n: column(o) for n, o in pairs}))
+                yield from _scans(arm, _renamed(meant, {n: column(o) for n, o in pairs}), types)
         case Join(left, right, condition):
             both = (*_parts(condition), *own)
-            yield from _scans(left, both)
-            yield from _scans(right, both)
+            yield from _scans(left, both, types)
+            yield from _scans(right, both, types)
         case Semi(left, right, condition, anti):
             # A row without a partner stays, in an anti-join.
-            yield from _scans(left, own if anti else (*_parts(condition), *own))
-            yield from _scans(right, _parts(condition))
+            yield from _scans(left, own if anti else (*_parts(condition), *own), types)
+            yield from _scans(right, _parts(condition), types)
         case Outer(left, right, condition, keeps_left, keeps_right):
             # What is above judges pairs. A row that is no partner any more leaves NULLs beside
             # the other one, and these may be judged otherwise.
             joined = _parts(condition)
-            yield from _scans(left, _of_side(own, joined, keeps_left, keeps_right))
-            yield from _scans(right, _of_side(own, joined, keeps_right, keeps_left))
+            yield from _scans(left, _of_side(own, joined, keeps_left, keeps_right), types)
+            yield from _scans(right, _of_side(own, joined, keeps_right, keeps_left), types)
         case _:
             for child in children(plan):
-                yield from _scans(child, ())
+                yield from _scans(child, (), types)
 
 
 def _of_side(above: Conditions, joined: Conditions, kept: bool, other_kept: bool) -> Conditions:

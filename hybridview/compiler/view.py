@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
@@ -22,15 +23,25 @@ from hybridview.compiler.pieces import Part, Pieces, pieces
 from hybridview.compiler.program import Compilable, DeltaProgram, compile_program
 from hybridview.compiler.staging import readings, staged
 from hybridview.compiler.state import State, read_state, state
+from hybridview.schema import TableSchema
 from hybridview.sql.aggregates import is_aggregate
 from hybridview.sql.load import counting_copies, with_columns, with_row_ids
 from hybridview.sql.lost import lost_argument
 from hybridview.sql.resolve import Relation, rename
 
 
-def plan_view(relation: Relation, names: tuple[str, ...]) -> Plan:
-    """Return a view's normalised plan; `names` are its columns in Spark's own analysis."""
-    return normalise(rename(relation, names))
+def plan_view(
+    relation: Relation, names: tuple[str, ...], schemas: Mapping[str, TableSchema] | None = None
+) -> Plan:
+    """Return a view's normalised plan.
+
+    `names` are its columns in Spark's own analysis, `schemas` those of its sources.
+    """
+    sources = {
+        name.lower(): {c.name.lower(): c.type for c in schema.columns}
+        for name, schema in (schemas or {}).items()
+    }
+    return normalise(rename(relation, names), sources)
 
 
 def arguments(plan: Plan) -> dict[str, tuple[exp.Expr, Plan]]:

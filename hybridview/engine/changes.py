@@ -347,7 +347,9 @@ def _gone_keys(feed: Feed, change: Change) -> Keys:
     if change.fetched is None or len(places) != 1:
         return "", frozenset()
     gone = of_keys(change.fetched, places, GONE)
-    return change.columns[places[0]][1], frozenset(row[places[0]] for row in gone)
+    keys = (row[places[0]] for row in gone)
+    # NULL is no key that anything refers to, but <=> finds it.
+    return change.columns[places[0]][1], frozenset(key for key in keys if key is not None)
 
 
 def _find_values(
@@ -364,12 +366,15 @@ def _find_values(
     if not change.kept_as and not change.in_memory:
         return None
     name = quote(change.columns[place][0])
+    low, high = (inline.encode(f"{which}(k)", kind) for which in ("min", "max"))
     rows = session.run(
-        "SELECT CAST(min(k) AS STRING), CAST(max(k) AS STRING), n FROM "
+        f"SELECT {low}, {high}, n FROM "
         f"(SELECT k, CASE WHEN k IS NOT NULL THEN ntile({RUNS}) OVER (ORDER BY k) END AS n "
         f"FROM (SELECT DISTINCT {name} AS k FROM ({change.relation}))) GROUP BY n"
     )
     runs = [(str(low), str(high)) for low, high, number in rows if number is not None]
+    if not inline.can_stand(runs):
+        return None
     return of_runs(kind, runs, any(number is None for _, _, number in rows))
 
 

@@ -14,6 +14,8 @@ from hybridview.engine.session import Session, literal, quote
 
 MAX_ROWS = 10_000
 MAX_CHARACTERS = 4_000_000
+LOST = "\ufffd"
+"""What stands in the place of bytes that are no text: Spark's strings may hold any."""
 
 _AS_TEXT = ("tinyint", "smallint", "int", "bigint", "float", "double", "boolean", "date", "string")
 
@@ -33,6 +35,8 @@ def encode(column: str, type_name: str) -> str:
         return f"CAST(unix_micros({column}) AS STRING)"
     if type_name == "binary":
         return f"hex({column})"
+    if type_name.startswith("string"):
+        return f"make_valid_utf8(CAST({column} AS STRING))"
     return f"CAST({column} AS STRING)"
 
 
@@ -59,13 +63,15 @@ def fetch(
         f"{encode(quote(name), kind.lower())} AS {quote(name)}" for name, kind in columns
     )
     rows = session.run(f"SELECT {encoded} FROM ({query}) LIMIT {MAX_ROWS + 1}")
-    return rows if is_small(rows) else None
+    return rows if can_stand(rows) else None
 
 
-def is_small(rows: Sequence[tuple[Any, ...]]) -> bool:
-    """Say whether rows are few and short enough to stand as literals."""
+def can_stand(rows: Sequence[tuple[Any, ...]]) -> bool:
+    """Say whether rows can stand as literals: few, short, and nothing was lost on the way."""
     characters = sum(len(value or "") for row in rows for value in row)
-    return len(rows) <= MAX_ROWS and characters <= MAX_CHARACTERS
+    if len(rows) > MAX_ROWS or characters > MAX_CHARACTERS:
+        return False
+    return not any(LOST in value for row in rows for value in row if value)
 
 
 def as_relation(rows: Sequence[tuple[Any, ...]], columns: Sequence[tuple[str, str]]) -> str:

@@ -179,7 +179,7 @@ def _fetch(
     found: dict[str, Rows] = {v.name: [] for v, q in zip(views, queries, strict=True) if q}
     for number, row in rows:
         found[views[number].name].append(tuple(row))
-    return {name: fetched for name, fetched in found.items() if inline.is_small(fetched)}
+    return {name: fetched for name, fetched in found.items() if inline.can_stand(fetched)}
 
 
 def _query(number: int, view: ViewPlan, columns: Columns) -> str:

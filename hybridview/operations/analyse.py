@@ -128,7 +128,7 @@ class Analyst:
             return {}
         if len(relation.columns) != len(columns):
             return {}
-        plan = plan_view(relation, tuple(c.name for c in columns))
+        plan = plan_view(relation, tuple(c.name for c in columns), schemas)
         types: dict[str, str] = {}
         for key, (argument, below) in arguments(plan).items():
             query = text(render(Project(below, (Named("argument", argument),))))

@@ -37,7 +37,7 @@ def with_hidden(analyst: Analyst, view: ViewRecord, schemas: Schemas) -> tuple[V
         return (view,)
     if len(relation.columns) != len(view.columns):
         return (view,)
-    plan = plan_view(relation, tuple(c.name for c in view.columns))
+    plan = plan_view(relation, tuple(c.name for c in view.columns), schemas)
     cut = compile_cut(view, parsed, relation, plan, recorded_types(view))
     found = needs_state(parsed, relation, plan, known_types(view))
     # What reads stored rows alone can be computed from them; what does not may need state.

@@ -109,7 +109,7 @@ def _compile(view: ViewRecord, definition: Definition, parsed: exp.Query) -> Com
         return Compiled(bag, None, f"{reason} could not be resolved", definition.place(reason.node))
     if len(relation.columns) != len(names):
         return Compiled(bag, None, "its columns could not be matched with Spark's analysis")
-    plan = plan_view(relation, names)
+    plan = plan_view(relation, names, schemas)
     recorded = recorded_types(view)
     compiled = compile_cut(view, parsed, relation, plan, recorded)
     if {part.name for part in compiled.parts} != set(view.parts):
@@ -126,7 +126,7 @@ def _compile(view: ViewRecord, definition: Definition, parsed: exp.Query) -> Com
         view=None if refusal else compiled,
         magnitudes=magnitudes(plan, None if parsed.args.get("distinct") else relation.spelling),
         open=openness(plan, recorded),
-        relevant=relevant(compiled.compilable.plan),
+        relevant=relevant(compiled.compilable.plan, compiled.compilable.recorded),
         selective=selective(compiled.compilable.plan),
     )
 

@@ -53,9 +53,8 @@ _programs: Remembered[Program] = Remembered(1000)
 
 def program(view: ViewRecord, compiled: CompiledView, batch: Batch, epoch: int) -> Program:
     """Return the program that brings a view from before `batch` to after it."""
-    key = (
-        f"{view!r} {sorted(batch.changed)} {sorted(batch.appended)} {sorted(map(str, batch.links))}"
-    )
+    links = sorted(map(repr, batch.links))
+    key = f"{view!r} {sorted(batch.changed)} {sorted(batch.appended)} {links}"
     return _programs.get(key, lambda: _make(compiled, batch)).at(epoch)
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from hybridview.tablefiles.statistics import statistics
@@ -105,6 +106,7 @@ def _write_files(table: FileTable, change: Change, made: list[Path]) -> list[dic
         groups = [list(range(len(table.files)))]
     arrived = _rows(table, change.arrived)
     if not groups:
+        assert arrived.num_rows, "a change of nothing is not written"
         return [_add(table, arrived, made)]
     # New rows go to the smallest file that is written anyway.
     sizes = [sum(table.files[number].size for number in group) for group in groups]
@@ -178,7 +180,21 @@ def _write(path: Path, rows: pa.Table, made: list[Path]) -> None:
         store_schema=False,
         store_decimal_as_integer=True,
         write_page_index=True,
+        write_statistics=_bounded(rows),
     )
+
+
+def _bounded(rows: pa.Table) -> list[str]:
+    """Return the columns whose bounds a file may tell.
+
+    Arrow leaves NaN out of them; but it is larger than all numbers for Spark and others, which
+    would not look for it where the largest is small.
+    """
+    return [
+        name
+        for name, column in zip(rows.column_names, rows.columns, strict=True)
+        if not pa.types.is_floating(column.type) or not pc.any(pc.is_nan(column)).as_py()
+    ]
 
 
 def _add(table: FileTable, rows: pa.Table, made: list[Path]) -> dict[str, Any]:
@@ -244,7 +260,8 @@ def _entry(
         "operationParameters": {"mode": "Append", "partitionBy": "[]"} if appends else {},
         "readVersion": table.version,
         "isolationLevel": "Serializable",
-        "isBlindAppend": appends,
+        # What was there was looked at, or whoever sees to it that keys are not repeated would err.
+        "isBlindAppend": False,
         "operationMetrics": {name: str(value) for name, value in metrics.items()},
         "userMetadata": mark.user_metadata,
         "engineInfo": mark.engine,

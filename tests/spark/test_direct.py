@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -209,3 +210,35 @@ def test_without_ansi_groups_are_merged(
     assert shop.executed("incremental") == {"v": "incremental"}
     assert shop.newest_commit("v").user != "hybridview"
     shop.assert_exact("v")
+
+
+def test_nan_is_found_and_bytes_that_are_no_text_stay_as_they_are(
+    spark: Any, tmp_path: Path
+) -> None:
+    """Texts on their way through Python would lose such bytes: FF is not EF BF BD."""
+    shop = Warehouse(tmp_path / "store", spark)
+    shop.table("odd", "raw BINARY, n INT, x DOUBLE", "VALUES (unhex('FF'), 1, 2e0)")
+    shop.views(
+        {
+            "groups": "SELECT string(raw) AS k, count(*) AS c, sum(n) AS s FROM odd GROUP BY 1",
+            "copies": "SELECT string(raw) AS k, n FROM odd",
+            "largest": "SELECT n, max(x) AS top FROM odd GROUP BY n",
+            "large": "SELECT n FROM largest WHERE top > 5",
+        }
+    )
+    shop.refresh()
+    shop.sql(
+        "INSERT INTO {odd} VALUES (unhex('FF'), 1, DOUBLE('NaN')), (unhex('FE'), 1, 3), "
+        "(unhex('EFBFBD'), 1, 4)"
+    )
+    assert set(shop.executed("incremental").values()) == {"incremental"}
+    keys = shop.store.sql("SELECT hex(k) AS h, c FROM groups ORDER BY 1").collect()
+    assert [tuple(row) for row in keys] == [("EFBFBD", 1), ("FE", 1), ("FF", 2)]
+    assert shop.newest_commit("largest").user == "hybridview"
+    assert shop.rows("large") == [(1,)]
+    assert shop.store.sql("SELECT n FROM largest WHERE top > 5").collect() == [(1,)]
+    shop.sql("DELETE FROM {odd} WHERE raw = unhex('FE') OR x = 2")
+    shop.refresh("incremental")
+    left = shop.store.sql("SELECT hex(k) AS h FROM copies ORDER BY 1").collect()
+    assert [row[0] for row in left] == ["EFBFBD", "FF"]
+    shop.assert_verified()

@@ -76,6 +76,27 @@ def test_conditions_reach_tables_and_nothing_is_missed(
     shop.assert_exact(*VIEWS)
 
 
+def test_values_of_two_changes_that_overlap_are_all_looked_for(spark: Any, tmp_path: Path) -> None:
+    """Keys of one change in a row, those of the other one scattered among them and beyond."""
+    shop = Warehouse(tmp_path / "store", spark)
+    for name in ("r", "s"):
+        shop.table(name, "k INT, x INT")
+        for start in range(0, 20_000, 2_000):
+            rows = f"SELECT /*+ COALESCE(1) */ int(id), 1 FROM range({start}, {start + 2_000})"
+            shop.sql(f"INSERT INTO {{{name}}} {rows}")
+    both = "SELECT k, x FROM r UNION ALL SELECT k, x FROM s"
+    shop.views({"highest": f"SELECT k, max(x) AS high, count(*) AS n FROM ({both}) GROUP BY k"})
+    shop.refresh()
+    shop.sql("DELETE FROM {r} WHERE k BETWEEN 1000 AND 1099")
+    scattered = "k BETWEEN 1050 AND 1146 AND k % 6 = 0 OR k BETWEEN 5000 AND 8900 AND k % 300 = 200"
+    shop.sql(f"UPDATE {{s}} SET x = 2 WHERE {scattered}")
+    sent = record(shop.store, shop.spark)
+    assert shop.executed("incremental") == {"highest": "incremental"}
+    near = [s for s in sent if "@near k in r@changes.k, s@changes.k" in s.split(" AS ")[0]]
+    assert near and all(" IN (" in s and s.count(" BETWEEN ") > 2 for s in near), near
+    shop.assert_exact("highest")
+
+
 def test_a_merge_looks_where_the_change_is(
     template: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

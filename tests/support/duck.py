@@ -260,7 +260,7 @@ class Duck:
         )
         parsed = parse_query(definition)
         relation = resolve(parsed, self.schemas)
-        plan = plan_view(relation, tuple(row[0] for row in shown))
+        plan = plan_view(relation, tuple(row[0] for row in shown), self.schemas)
         types = {}
         for key, (argument, below) in arguments(plan).items():
             query = to_duck(text(render(Project(below, (Named("a", argument),)))))
@@ -368,7 +368,8 @@ class Duck:
 
         The engine shows a program either, so every other refresh does.
         """
-        conditions = relevant(view.compilable.plan) if relevant_only else {}
+        compilable = view.compilable
+        conditions = relevant(compilable.plan, compilable.recorded) if relevant_only else {}
         keys = {link.target: link.key for link in batch.links}
         for table in tables(view.compilable.plan):
             wanted = f" WHERE {conditions[table]}" if table in conditions else ""
