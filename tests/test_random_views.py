@@ -53,6 +53,7 @@ FEATURES = {
     "COUNT(DISTINCT)": r"count\(DISTINCT",
     "SUM(DISTINCT)": r"sum\(DISTINCT",
     "SELECT DISTINCT": "SELECT DISTINCT",
+    "text of a number": r"AS STRING\) LIKE",
     "UNION ALL": "UNION ALL",
     "UNION": "UNION SELECT",
     "CTE": "^WITH",

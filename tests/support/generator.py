@@ -300,6 +300,9 @@ class _Writer:
             return self.rng.choice(
                 (f"{value} LIKE '%b%'", f"{value} IN ('a', 'xy')", f"{value} > 'a'")
             )
+        if kind == "dec" and self.chance(0.2):
+            # The text of a number depends on its type, and so on the other arms of a union.
+            return f"CAST(coalesce({value}, 1) AS STRING) LIKE '%.00'"
         return self.rng.choice(
             (
                 f"{value} > 0",
