@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -122,6 +123,15 @@ class FolderCatalog:
                 hint=f"Check who owns it: {shlex.join(('ls', '-ld', str(self.root)))}",
             ) from None
         if version and version % COMPACT_EVERY == 0:
+            self._compact()
+
+    def _compact(self) -> None:
+        """Put the records into one file, if that works.
+
+        What was appended counts in any case: another process at the same moment must not make
+        this look like an append that failed. The next time comes.
+        """
+        with suppress(DeltaError, OSError):
             DeltaTable(str(self.path)).optimize.compact()
 
     def publish(self, record: RefreshRecord, store_id: str) -> None:

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import re
-import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Protocol
-from urllib.parse import unquote
 
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from deltalake.exceptions import TableNotFoundError as _NotDelta
 
-from hybridview.filestats import FileBounds, Size, bounds_of, size_of
+from hybridview.filestats import FileBounds, Size, bounds_of, column_values, size_of
 from hybridview.schema import Column, TableId
+from hybridview.tablefiles.fields import Field, read_fields
+from hybridview.tablefiles.fields import field_type as field_type
+from hybridview.tablefiles.file_paths import file_paths
 
 _COMMIT_FILE = re.compile(r"(\d{20})\.json")
 FEED_PROPERTY = "delta.enableChangeDataFeed"
@@ -61,7 +61,7 @@ class Commit:
     user: str = ""
     transactions: Mapping[str, int] = field(default_factory=dict)
     files: tuple[str, ...] = ()
-    """The files it added or took away, by their last name."""
+    """The files it added or took away, by their last name as the log spells it: encoded."""
     file_rows: int = 0
     """The rows in these files."""
 
@@ -83,24 +83,6 @@ class Commit:
             return None
         properties = self.metadata.get("configuration") or {}
         return str(properties.get(FEED_PROPERTY, "false")).lower() == "true"
-
-
-@dataclass(frozen=True, slots=True)
-class Field:
-    """A column as the log knows it; `id` tells a column from another one of the same name."""
-
-    type: str
-    id: int | None
-
-
-def read_fields(schema: dict[str, Any]) -> dict[str, Field]:
-    """Return the columns of a Delta schema by lower-case name."""
-    return {
-        f["name"].lower(): Field(
-            field_type(f), (f.get("metadata") or {}).get("delta.columnMapping.id")
-        )
-        for f in schema["fields"]
-    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,13 +173,21 @@ class FolderLog:
         )
 
     def readable(self, version: int) -> bool:
-        """Say whether a version can still be read: its log, and every file of it."""
+        """Say whether a version can still be read: its log, and every file of it.
+
+        The list of files does not name their deletion vectors, so these are read to see whether
+        they are there.
+        """
         try:
             table = DeltaTable(str(self.path), version=version)
-            files = table.file_uris()
+            names = column_values(table.get_add_actions(flatten=True), "path")
+            if "deletionVectors" in (table.protocol().reader_features or ()):
+                table.deletion_vectors()
         except (DeltaError, OSError):
             return False
-        return all(Path(unquote(name.removeprefix("file://"))).exists() for name in files)
+        # What lies on another disk counts as gone: nobody looks for it there.
+        found = (file_paths(self.path, {"path": name}) for name in names)
+        return all(paths and paths[0].exists() for paths in found)
 
     def row_count(self, version: int) -> int | None:
         """Return the number of rows by file statistics; None if some file has none."""
@@ -251,34 +241,6 @@ class FolderLog:
         return [json.loads(line) for line in lines if line.strip()]
 
 
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):/")
-_Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
-_B85 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
-
-
-def file_paths(table: Path, file: dict[str, Any]) -> list[Path]:
-    """Return where a file of the log lies, and its deletion vector; nothing if not on this disk."""
-    names = [file["path"]]
-    vector = file.get("deletionVector") or {}
-    match vector.get("storageType"):
-        case "p":
-            names.append(vector["pathOrInlineDv"])
-        case "u":
-            # A random prefix, then a uuid in base 85.
-            text = str(vector["pathOrInlineDv"])
-            packed = base64.b85decode(text[-20:].translate(str.maketrans(_Z85, _B85)))
-            folder = f"{text[:-20]}/" if text[:-20] else ""
-            names.append(f"{folder}deletion_vector_{uuid.UUID(bytes=packed)}.bin")
-    found: list[Path] = []
-    for name in names:
-        scheme = _SCHEME.match(name)
-        if scheme is None:
-            found.append(table / unquote(name))
-        elif scheme[1] == "file":
-            found.append(Path("/", unquote(name.removeprefix("file:")).lstrip("/")))
-    return found
-
-
 def read_commit(version: int, actions: list[dict[str, Any]]) -> Commit:
     """Classify a commit from its actions.
 
@@ -310,7 +272,7 @@ def read_commit(version: int, actions: list[dict[str, Any]]) -> Commit:
         _user_metadata(info),
         str(info.get("userName") or info.get("engineInfo") or ""),
         {a["txn"]["appId"]: int(a["txn"]["version"]) for a in actions if "txn" in a},
-        tuple(dict.fromkeys(unquote(a["path"]).rsplit("/", 1)[-1] for a in touched)),
+        tuple(dict.fromkeys(str(a["path"]).rsplit("/", 1)[-1] for a in touched)),
         sum(_records(a) for a in touched),
     )
 
@@ -355,40 +317,6 @@ def _records(action: dict[str, Any]) -> int:
         return int(json.loads(action.get("stats") or "{}").get("numRecords", 0))
     except ValueError:
         return 0
-
-
-def field_type(field: Mapping[str, Any]) -> str:
-    """Return a field's type; the log keeps the collations of its strings beside it."""
-    collations = (field.get("metadata") or {}).get("__COLLATIONS") or {}
-    return spark_type(field["type"], collations, field["name"])
-
-
-def spark_type(node: Any, collations: Mapping[str, str] | None = None, path: str = "") -> str:
-    """Return a type of a Delta schema in Spark's own spelling."""
-    names = {"long": "bigint", "integer": "int", "short": "smallint", "byte": "tinyint"}
-    known = collations or {}
-    if isinstance(node, str):
-        # Such as spark.UTF8_LCASE: who provides it, and its name.
-        provided = known.get(path, "").split(".")
-        return f"string collate {provided[1]}" if len(provided) > 1 else names.get(node, node)
-    match node["type"]:
-        case "array":
-            return f"array<{spark_type(node['elementType'], known, f'{path}.element')}>"
-        case "map":
-            key = spark_type(node["keyType"], known, f"{path}.key")
-            return f"map<{key},{spark_type(node['valueType'], known, f'{path}.value')}>"
-        case _:
-            fields = ",".join(f"{_field(f['name'])}:{field_type(f)}" for f in node["fields"])
-            return f"struct<{fields}>"
-
-
-def _field(name: str) -> str:
-    """Return a struct field's name as a type spells it."""
-    return (
-        name
-        if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name)
-        else "`" + name.replace("`", "``") + "`"
-    )
 
 
 def pin(latest: Callable[[], dict[str, int]], attempts: int = 20) -> dict[str, int]:

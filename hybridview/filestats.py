@@ -73,4 +73,13 @@ def column_values(actions: Any, name: str) -> list[Any]:
 
 
 def _values(actions: Any, name: str) -> list[Any]:
-    return [v.encode("utf-8") if isinstance(v, str) else v for v in column_values(actions, name)]
+    return [_bound(value) for value in actions.column(name)]
+
+
+def _bound(value: Any) -> Any:
+    """Return a statistic as it is compared; None for a date of a year that Python has not."""
+    try:
+        found = value.as_py()
+    except (ValueError, OverflowError):
+        return None
+    return found.encode("utf-8") if isinstance(found, str) else found

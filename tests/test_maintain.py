@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError
+from deltalake.table import TableOptimizer
 
 from hybridview import Store
 from hybridview.cli import render
@@ -213,6 +215,23 @@ def test_the_bookkeeping_table_is_compacted_and_vacuumed(shop: PlainStore) -> No
     assert work.reason.startswith("12 files, ") and work.reason.endswith("unused for an hour")
     assert len(list(ledger.glob("*.parquet"))) == 1
     assert shop.catalog == before
+
+
+def test_a_compaction_that_fails_is_no_lost_race(
+    shop: PlainStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The epoch is published by then; what others do to the table at that moment is theirs."""
+
+    def conflict(_: TableOptimizer) -> None:
+        asked.append(True)
+        raise CommitFailedError("a concurrent transaction deleted data this operation read")
+
+    asked: list[bool] = []
+    monkeypatch.setattr("hybridview.catalog.COMPACT_EVERY", 1)
+    monkeypatch.setattr(TableOptimizer, "compact", conflict)
+    epoch = shop.catalog.epoch
+    shop.publish()
+    assert asked and shop.catalog.epoch == epoch + 1
 
 
 def test_leftovers_of_views_go_and_nothing_else(shop: PlainStore) -> None:

@@ -166,7 +166,27 @@ def test_a_star_shows_the_columns_of_using_first() -> None:
     """As Spark does, wherever they stand in their tables."""
     assert meanings("SELECT * FROM s JOIN r USING (k)") == ["s.k", "s.b", "r.a", "r.x"]
     assert outputs("SELECT * FROM r JOIN s USING (k)") == ["k", "a", "x", "b"]
-    assert outputs("SELECT s.* FROM r JOIN s USING (k)") == ["b", "k"]
+    assert outputs("SELECT s.* FROM r JOIN s USING (k)") == ["k", "b"]
+    assert meanings("SELECT s.* FROM r FULL JOIN s USING (k)") == ["s.k", "s.b"]
+    assert outputs("SELECT * FROM s LEFT SEMI JOIN r USING (k)") == ["k", "b"]
+    assert outputs("SELECT * FROM s LEFT ANTI JOIN r USING (k)") == ["k", "b"]
+
+
+def test_a_column_that_only_has_the_name_of_one_of_using_stays_where_it_is() -> None:
+    query = "SELECT * FROM s JOIN r USING (k) JOIN s AS o ON o.b = r.a"
+    assert meanings(query) == ["s.k", "s.b", "r.a", "r.x", "o.b", "o.k"]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT r.* FROM r JOIN s USING (k) JOIN r AS o USING (a)",
+        "SELECT * FROM u CROSS JOIN (s JOIN r USING (k))",
+    ],
+)
+def test_a_star_whose_order_is_not_known_has_no_rule(query: str) -> None:
+    with pytest.raises(NoRule, match="USING several times"):
+        relation(query)
 
 
 def test_using_needs_the_column_on_both_sides() -> None:

@@ -304,6 +304,28 @@ def test_bounds_come_from_the_log(tmp_path: Path) -> None:
     assert log.bounds(1, "none") is None
 
 
+@pytest.mark.parametrize("bound", ["+12000-01-01", "-0044-03-15"])
+def test_a_date_that_python_has_not_is_no_bound(tmp_path: Path, bound: str) -> None:
+    """Such a file is not skipped; the other one still is."""
+    days = pa.table({"d": [date(2020, 1, 1)]})
+    for _ in range(2):
+        write_deltalake(str(tmp_path), days, mode="append")
+    log = FolderLog(tmp_path)
+    commit = log.folder / f"{1:020d}.json"
+    ends = ("min", "max")
+    plain, odd = (
+        ",".join(f'\\"{end}Values\\":{{\\"d\\":\\"{day}\\"}}' for end in ends)
+        for day in ("2020-01-01", bound)
+    )
+    text = commit.read_text(encoding="utf-8")
+    assert plain in text
+    commit.write_text(text.replace(plain, odd), encoding="utf-8")
+    files, values = log.bounds(1, "d"), of_texts("date", ["2021-01-01"])
+    assert files is not None and values is not None
+    assert {file.low for file in files} == {date(2020, 1, 1), None}
+    assert share(values, files) == 0.5
+
+
 @pytest.mark.parametrize("key", ["k", "a\nWHEN b", "it`s WHEN", "(", "'"])
 def test_a_bounded_merge_differs_by_its_condition_alone(key: str) -> None:
     """Whatever the columns are called, and whatever stands inside parentheses."""

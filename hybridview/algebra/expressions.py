@@ -40,13 +40,13 @@ def substitute(expr: Expr, replacements: Mapping[str, Expr]) -> Expr:
 
     def replace(node: Expr) -> Expr:
         if isinstance(node, exp.Column) and node.name in replacements:
-            return _wrapped(replacements[node.name])
+            return wrapped(replacements[node.name])
         return node
 
     return expr.copy().transform(replace, copy=False)
 
 
-def _wrapped(expr: Expr) -> Expr:
+def wrapped(expr: Expr) -> Expr:
     """Return a copy that keeps its meaning inside any other expression."""
     inner = expr.copy()
     plain = (exp.Column, exp.Literal, exp.Func, exp.Paren, exp.Null, exp.Boolean)
@@ -76,4 +76,4 @@ def conjunction(conditions: tuple[Expr, ...]) -> Expr | None:
 
 def same(left: Expr, right: Expr) -> Expr:
     """Return `left <=> right`: equal, or both NULL."""
-    return exp.NullSafeEQ(this=left.copy(), expression=right.copy())
+    return exp.NullSafeEQ(this=wrapped(left), expression=wrapped(right))

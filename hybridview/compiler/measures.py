@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from sqlglot import exp
 
-from hybridview.algebra.expressions import Expr, column
+from hybridview.algebra.expressions import Expr, column, wrapped
 from hybridview.compiler import exact
 from hybridview.schema import WEIGHT
 from hybridview.sql.aggregates import AGGREGATES, PAIRS, PERCENTILES, STATISTICS, arguments_of
@@ -104,7 +104,8 @@ class Part:
         w = f"`{WEIGHT}`"
         match self.kind:
             case Kind.NONNULL:
-                sql = f"sum(CASE WHEN {text} IS NOT NULL THEN {w} ELSE 0 END)"
+                present = f"{wrapped(self.argument).sql(dialect='spark')} IS NOT NULL"
+                sql = f"sum(CASE WHEN {present} THEN {w} ELSE 0 END)"
             case Kind.SUM:
                 value = self._cast(text, negatable=True)
                 minus = exact.negate(value, self.argument_type)

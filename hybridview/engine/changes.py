@@ -33,8 +33,18 @@ RUNS = 256
 """Into how many runs the values of a change that is not fetched are put."""
 
 
+REFUSED = "its change feed cannot be read"
+
 Keys = tuple[str, frozenset[str]]
 """The type of a key and some of its values, as texts."""
+
+
+class _Refused(Exception):
+    """The change feed cannot be read for a range of versions.
+
+    It is read with the table's newest columns: a column renamed after the version that we are
+    pinned at is enough. What changed is then the difference of two versions.
+    """
 
 
 @dataclass
@@ -70,6 +80,8 @@ class Changes:
     made: dict[str, Change] = field(default_factory=dict)
     locks: dict[str, threading.Lock] = field(default_factory=dict)
     guard: threading.Lock = field(default_factory=threading.Lock)
+    refused: set[str] = field(default_factory=set)
+    """Those that the change feed cannot tell."""
     registered: list[str] = field(default_factory=list)
     """Global temporary views: what all sessions can read."""
 
@@ -81,11 +93,20 @@ class Changes:
         The session has the settings of the view. With `once`, the change is not even fetched: one
         statement reads it, and nobody asks for its values.
         """
-        key = f"{feed.name} {feed.start + 1}-{end} of {', '.join(feed.columns)}"
+        # Which rows matter, by a view's conditions, depends on its settings.
+        meaning = sorted((view.settings or {}).items())
+        listed = ", ".join(feed.columns)
+        key = f"{feed.name} {feed.start + 1}-{end} of {listed} {bool(feed.compare)} {meaning}"
         with self._lock(key):
-            if key not in self.made:
-                self.made[key] = self._make_readable(session, view, feed, end, once)
-            return self.made[key]
+            if key not in self.made and key not in self.refused:
+                try:
+                    self.made[key] = self._make_readable(session, view, feed, end, once)
+                except _Refused:
+                    self.refused.add(key)
+            if key in self.made:
+                return self.made[key]
+        # Columns that other views use may not have been there at the older version.
+        return self.of(session, view, replace(feed, compare=REFUSED, columns=feed.own), end)
 
     def relevant(self, change: Change, feed: Feed) -> Change:
         """Return the rows of a change that can matter to a view, as far as that is known."""
@@ -179,6 +200,7 @@ class Changes:
         for name in reversed(self.registered):
             session.run(f"DROP VIEW IF EXISTS {name}")
         self.made.clear()
+        self.refused.clear()
         self.registered.clear()
 
     def _lock(self, key: str) -> threading.Lock:
@@ -198,9 +220,7 @@ class Changes:
         except spark_errors() as error:
             if not refuses_feed(error):
                 raise
-            # The feed is read with the table's newest columns: a column renamed after the version
-            # we are pinned at is enough.
-            return self._make(session, view, feed, self._difference(feed, end), netted=True)
+            raise _Refused from None
 
     def _feed(self, session: Session, feed: Feed, end: int) -> str:
         """Return the query of the change feed after `start` up to `end`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from hybridview.deltalog import DeltaLog
 from hybridview.engine.changes import Change, Changes
@@ -29,6 +29,7 @@ class Relations:
         self.path = path
         self.shared = shared or Changes(path, "")
         self.known: dict[str, str] = {}
+        self.settings: dict[str, str] = {}
         self.of_symbol: dict[str, Change] = {}
         """The changes that are registered now, by symbol in lower case."""
         self.of_feed: dict[str, tuple[Feed, Change]] = {}
@@ -37,6 +38,16 @@ class Relations:
         """The files that are left to read of a source near some changes, by symbol."""
         self.near_bytes: dict[str, float] = {}
         """And about how many of their bytes."""
+
+    def under(self, settings: Mapping[str, str]) -> None:
+        """Give the session a view's settings; what others gave their meaning to is forgotten.
+
+        A temporary view keeps its analysed plan, and with it the time zone it was made in.
+        """
+        self.session.set(settings)
+        if dict(settings) != self.settings:
+            self.known.clear()
+            self.settings = dict(settings)
 
     def _register(self, name: str, query: str) -> None:
         if self.known.get(name) != query:

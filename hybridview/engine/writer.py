@@ -71,7 +71,7 @@ class Writer:
     def load(self, settled: Settled, step: Load) -> Done:
         """Run the author's text over the pinned sources and replace all rows."""
         view = settled.view
-        self.session.set(view.settings or {})
+        self.relations.under(view.settings or {})
         names = {source.name for source in view.sources}
         self.relations.pin_for_text([s for s in settled.sources if s.name in names])
         if step.from_stored:
@@ -93,7 +93,7 @@ class Writer:
     def apply(self, settled: Settled, step: Apply) -> Done:
         """Compute the change; write it in one commit unless it is empty."""
         view, relations = settled.view, self.relations
-        self.session.set(view.settings or {})
+        self.relations.under(view.settings or {})
         shared = follows_from_changes(view)
         self._show_changes(settled, step, every=shared)
         if not step.whole and not relations.shared.matter(self.session, view, settled.ends):

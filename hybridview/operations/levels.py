@@ -7,18 +7,70 @@ an epoch of its own, ordered by commit time and table id.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from hybridview.catalog import Catalog, RefreshRecord, ViewRecord, ViewState
 from hybridview.deltalog import DeltaLog, LogGap
 from hybridview.operations.context import Context
+from hybridview.schema import TROUBLE, Executed
+from hybridview.watermark import stored_state
 
 PROPERTY = "hybridview.consistency"
 
 
 def is_complete(view: ViewRecord) -> bool:
     return view.properties.get(PROPERTY) == "complete"
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Why a view is not refreshed although it was asked for."""
+
+    executed: Executed
+    reason: str
+    error: str = ""
+
+
+Holds = Mapping[str, Held]
+"""By the lower-case name of a view."""
+
+Once = Callable[[tuple[str, ...], Mapping[str, int], Holds], tuple[ViewState, ...]]
+"""Refreshes views to a state of the base tables, but for those held; says what became of them."""
+
+
+def replay(
+    context: Context,
+    catalog: Catalog,
+    families: Mapping[str, tuple[str, ...]],
+    newest: Mapping[str, int],
+    once: Once,
+) -> Holds:
+    """Bring complete views through every state before `newest`; return what is not to go there.
+
+    `families` are these views, each with itself and all it reads. At a state, a view that is past
+    it already is left as it is: none goes back. One that fails is held there, for to go on would
+    skip that state; so are the views it reads, whose older states would be lost to it. The others
+    are not concerned.
+    """
+    held: dict[str, Held] = {}
+    seen = reached(context, catalog)
+    for cut in cuts(context, catalog, tuple(families), newest):
+        due = tuple(
+            name
+            for name, family in families.items()
+            if not is_past(seen[name.lower()], cut)
+            and not any(member.lower() in held for member in family)
+        )
+        # No name at all would mean every view.
+        for state in once(due, cut, {}) if due else ():
+            if state.name in families and state.executed in TROUBLE:
+                waits = f'it waits for view "{state.name}", which is to show every state'
+                for member in families[state.name]:
+                    held.setdefault(member.lower(), Held(Executed.STALE, waits))
+                found = Held(Executed(state.executed), state.reason, state.error)
+                held[state.name.lower()] = found
+    return held
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -71,6 +123,39 @@ def _steps(log: DeltaLog, name: str, table_id: str, start: int, end: int) -> lis
         # What is gone cannot be replayed: the refresh says so when it meets the gap.
         return []
     return found
+
+
+def reached(context: Context, catalog: Catalog) -> dict[str, dict[str, int]]:
+    """Return the newest version of each base table that a view, or one it reads, reflects.
+
+    By lower-case names. What was written counts as much as what was published: a refresh that
+    crashed in between may have brought a view further than its record says. A view counts as far
+    as those it reads: there is no older state of them to compute it from.
+    """
+    found: dict[str, dict[str, int]] = {}
+    for view in catalog.ordered():
+        seen = dict(base_inputs(catalog, view) or {})
+        for other in (
+            _written_inputs(context, catalog, view),
+            *(found.get(name.lower(), {}) for name in view.reads),
+        ):
+            for table, version in other.items():
+                seen[table] = max(version, seen.get(table, version))
+        found[view.name.lower()] = seen
+    return found
+
+
+def _written_inputs(context: Context, catalog: Catalog, view: ViewRecord) -> dict[str, int]:
+    """Return the versions of the base tables a view reads itself, by its table's own commit."""
+    stored = stored_state(context.log(catalog, view.name))
+    inputs = stored.watermark.inputs if stored else {}
+    tables = [catalog.tables[s.lower()] for s in view.sources if s.lower() in catalog.tables]
+    return {t.name.lower(): inputs[t.table_id] for t in tables if t.table_id in inputs}
+
+
+def is_past(seen: Mapping[str, int], cut: Mapping[str, int]) -> bool:
+    """Say whether a view that reflects `seen` would go back in time if it were brought to a cut."""
+    return any(version > cut.get(table, version) for table, version in seen.items())
 
 
 def base_inputs(

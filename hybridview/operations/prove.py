@@ -60,10 +60,11 @@ States = list[tuple[RefreshRecord, dict[str, int]]]
 
 
 def _states(catalog: Catalog, view: ViewRecord) -> States:
-    """Return the epochs that brought a new state of a view, with its base versions, in order."""
+    """Return the kept epochs with a new state of a view, with its base versions, in order."""
     found: States = []
     last: tuple[object, ...] = ()
-    for record in sorted(catalog.refreshes, key=lambda r: r.epoch):
+    kept = [record for record in catalog.refreshes if not record.expired]
+    for record in sorted(kept, key=lambda r: r.epoch):
         inputs, state = base_inputs(catalog, view, record), record.of(view.id)
         if inputs is None or state is None or last == (inputs, state.version):
             continue

@@ -14,14 +14,20 @@ from hybridview.deltalog import FolderLog, LogGap, pin
 from hybridview.engine.faults import reach
 from hybridview.engine.interrupt import interruptible
 from hybridview.engine.runner import Listener, Places, Runner
-from hybridview.errors import HybridviewError, TableMissingError, TableReplacedError, run
+from hybridview.errors import (
+    HybridviewError,
+    NotDeltaError,
+    TableMissingError,
+    TableReplacedError,
+    run,
+)
 from hybridview.operations.compaction import compact_one
 from hybridview.operations.context import Context, view_named
-from hybridview.operations.levels import cuts, is_complete
+from hybridview.operations.levels import Holds, is_complete, replay
 from hybridview.operations.lock import WAIT, slot
 from hybridview.plan.build import Request, build
 from hybridview.plan.sources import BasePin
-from hybridview.plan.steps import RefreshPlan
+from hybridview.plan.steps import RefreshPlan, ViewPlan
 from hybridview.schema import TROUBLE, Executed, Strategy, VersionVector
 from hybridview.watermark import StoredState, stored_state
 
@@ -62,7 +68,7 @@ def plan_refresh(
 
     `at` gives the versions of base tables, by lower-case name, instead of the newest.
     """
-    return _plan(context, context.catalog(), views, strategy, default, at)[0]
+    return _plan(context, context.catalog(), views, strategy, default, at, {})[0]
 
 
 def _plan(
@@ -72,6 +78,7 @@ def _plan(
     strategy: Strategy | None,
     default: Strategy,
     at: Mapping[str, int] | None,
+    held: Holds,
 ) -> tuple[RefreshPlan, VersionVector]:
     """Return the plan, and the versions it is pinned at."""
     wanted = _with_parents(catalog, views)
@@ -82,7 +89,18 @@ def _plan(
     )
     pins = pin_tables(context, catalog, wanted, at)
     versions = {p.table_id: p.version for p in pins.values() if p.problem is None}
-    return build(catalog, pins, states, request), versions
+    plan = build(catalog, pins, states, request)
+    return replace(plan, views=tuple(_unless_held(view, held) for view in plan.views)), versions
+
+
+def _unless_held(view: ViewPlan, held: Holds) -> ViewPlan:
+    """Plan nothing for a view that is held; running the plan marks those that read it as stale."""
+    why = held.get(view.name.lower())
+    if why is None:
+        return view
+    return replace(
+        view, executed=why.executed, reason=why.reason, error=why.error, step=None, feeds=()
+    )
 
 
 def refresh(
@@ -105,18 +123,18 @@ def refresh(
             return replace(result, seconds=round(time.monotonic() - begun, 3))
         pins = pin_tables(context, catalog, wanted)
         newest = {name: p.version for name, p in pins.items() if p.problem is None}
-        behind: list[RefreshResult] = []
-        rest: tuple[str, ...] = views
-        for cut in cuts(context, catalog, complete, newest):
-            behind.append(_refresh_once(context, complete, strategy, default, listener, cut))
-            if not behind[-1].ok:
-                # To go on would skip a state of these views. The others are not concerned.
-                rest = tuple(n for n in wanted if n not in complete)
-                break
-        if rest or not behind or behind[-1].ok:
-            last = _refresh_once(context, rest, strategy, default, listener, newest)
-            behind.append(last)
-        return _together(behind, round(time.monotonic() - begun, 3))
+        results: list[RefreshResult] = []
+
+        def once(
+            names: tuple[str, ...], at: Mapping[str, int], held: Holds
+        ) -> tuple[ViewState, ...]:
+            done = _refresh_once(context, names, strategy, default, listener, at, held)
+            results.append(done)
+            return done.views
+
+        families = {name: _with_parents(catalog, (name,)) for name in complete}
+        once(views, newest, replay(context, catalog, families, newest, once))
+        return _together(results, round(time.monotonic() - begun, 3))
 
 
 def _together(results: list[RefreshResult], seconds: float) -> RefreshResult:
@@ -138,12 +156,13 @@ def _refresh_once(
     default: Strategy,
     listener: Listener | None,
     at: Mapping[str, int] | None = None,
+    held: Holds | None = None,
 ) -> RefreshResult:
     """Pin, plan, run and publish one epoch."""
     begun = time.monotonic()
     started_at = datetime.now(UTC).isoformat(timespec="seconds")
     catalog = context.catalog()
-    plan, pins = _plan(context, catalog, views, strategy, default, at)
+    plan, pins = _plan(context, catalog, views, strategy, default, at, held or {})
     reach("planned")
     states = _execute(context, catalog, plan, listener)
     seconds = round(time.monotonic() - begun, 3)
@@ -265,7 +284,11 @@ def _base_pin(
     log = FolderLog(context.table_path(record))
     if name not in versions:
         return BasePin(record.name, record.table_id, 0, log, problem=problems[name])
-    info = log.info(versions[name])
+    try:
+        info = log.info(versions[name])
+    except LogGap as gap:
+        unreadable = _unreadable(context, record, gap)
+        return BasePin(record.name, record.table_id, versions[name], log, problem=unreadable)
     if info.id != record.table_id:
         problem = TableReplacedError(
             f'table "{record.name}" was replaced by another table',
@@ -284,17 +307,33 @@ def _missing(context: Context, record: TableRecord) -> TableMissingError:
     )
 
 
+def _unreadable(context: Context, record: TableRecord, gap: LogGap) -> NotDeltaError:
+    # delta-rs adds a stack trace, which tells a user nothing.
+    return NotDeltaError(
+        f'the log of table "{record.name}" cannot be read',
+        detail=f"In {context.table_path(record)}: {str(gap).splitlines()[0]}",
+        hint=run("table", "add", record.name, "NEW_PATH", "--replace"),
+    )
+
+
 def _worth_publishing(catalog: Catalog, states: tuple[ViewState, ...]) -> bool:
-    """Say whether anything differs from the newest epoch: versions, inputs, or trouble."""
+    """Say whether anything differs from the newest epoch: tables, inputs, or trouble.
+
+    A version alone does not name rows: a table that was lost and loaded anew begins at 0 again.
+    """
     newest = catalog.published()
     for state in states:
         old = newest.of(state.view_id) if newest else None
-        if old is None or (old.version, old.inputs) != (state.version, state.inputs):
+        if old is None or _shown(old) != _shown(state):
             return True
         # A failure that stands, word for word, is on record already.
         if _trouble(old) != _trouble(state):
             return True
     return False
+
+
+def _shown(state: ViewState) -> tuple[object, ...]:
+    return (state.table_id, state.version, state.inputs)
 
 
 def _trouble(state: ViewState) -> tuple[str, ...]:

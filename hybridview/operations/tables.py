@@ -62,9 +62,21 @@ def add_table(
     path, catalog_name = _find(context, name, location)
     feed = Feed(enable_change_feed, without_change_feed)
     record = _checked(context, name, path, catalog_name, feed)
+    _check_one_name(catalog, record)
     record = _with_keys(context, catalog, record, key, references)
     context.ledger.append("table", as_payload(record))
     return record
+
+
+def _check_one_name(catalog: Catalog, table: TableRecord) -> None:
+    """Refuse a table that is known by another name: what a view reflects is noted by table."""
+    for other in catalog.tables.values():
+        if other.table_id == table.table_id and other.name.lower() != table.name.lower():
+            raise NameTakenError(
+                f'table "{table.name}" is known already, as "{other.name}"',
+                detail="Both have the same id: it is the same table, or a copy of its folder.",
+                hint=f'Use "{other.name}", or copy the rows: CREATE TABLE ... AS SELECT.',
+            )
 
 
 def remove_table(context: Context, name: str) -> TableRecord:

@@ -12,6 +12,7 @@ from hybridview.engine.interrupt import interruptible
 from hybridview.engine.relations import Relations
 from hybridview.engine.session import Session, quote, table_at, temp_view
 from hybridview.engine.spark_errors import as_refresh_error, spark_errors
+from hybridview.errors import EpochGoneError, run
 from hybridview.operations.context import Context, view_named
 from hybridview.operations.keys import broken_key, broken_link
 from hybridview.operations.read import published, select
@@ -81,7 +82,14 @@ def _sources(catalog: Catalog, view: ViewRecord, state: ViewState) -> tuple[Pinn
             by_id[other.table_id] = names.get(other.view_id, other.name.lower())
     versions = {by_id[i]: (i, v) for i, v in state.inputs.items() if i in by_id}
     found: list[Pinned] = []
-    for name, columns in view.sources.items():
+    # Not all that were there when it was made: one that it does not use may be gone.
+    for name, columns in compile_record(view).uses.items():
+        if name.lower() not in versions:
+            raise EpochGoneError(
+                f'view "{view.name}" cannot be verified: its source "{name}" was replaced',
+                detail=f'What it reflects is another table than the one called "{name}" now.',
+                hint=run("refresh", view.name),
+            )
         table_id, version = versions[name.lower()]
         found.append(Pinned(name, table_id, version, tuple(c.name for c in columns)))
     return tuple(found)

@@ -19,6 +19,7 @@ from hybridview.plan.programs import Program, program
 from hybridview.plan.rebuild import REDEFINED, why_rebuild
 from hybridview.plan.sources import BasePin, check_columns
 from hybridview.plan.steps import Apply, Feed, Kept, Load, Pinned, RefreshPlan, ViewPlan
+from hybridview.plan.used import used_by_any, used_columns
 from hybridview.schema import Column, Executed, Strategy, VersionVector
 from hybridview.strategy.decide import (
     SNAPSHOT_SHARE,
@@ -81,20 +82,8 @@ class _Builder:
         self.request, self.compiled = request, compiled
         self.plans: dict[str, ViewPlan] = {}
         self.known_facts: dict[tuple[str, int], ChangeFacts] = {}
-        self.used = self._used_by_any()
-
-    def _used_by_any(self) -> dict[str, tuple[str, ...]]:
-        """Return the columns of each source that any of the views may use, and that exist."""
-        found: dict[str, dict[str, None]] = {}
-        for key, one in self.compiled.items():
-            for name, used in {**one.uses, **self.catalog.views[key].parts}.items():
-                parent, pin = self.catalog.views.get(name.lower()), self.pins.get(name.lower())
-                info = pin.info if pin else None
-                now = parent.columns if parent else info.columns if info else ()
-                there = {c.name.lower() for c in now}
-                names = [c.name for c in used if c.name.lower() in there]
-                found.setdefault(name.lower(), {}).update(dict.fromkeys(names))
-        return {name: tuple(columns) for name, columns in found.items()}
+        self.used_by = used_columns(catalog, pins, compiled)
+        self.used = used_by_any(self.used_by)
 
     def build(self, view: ViewRecord) -> ViewPlan:
         compiled = self.compiled[view.name.lower()]
@@ -126,6 +115,10 @@ class _Builder:
         if state is not None and inputs is not None:
             rebuild = why_rebuild(view, state, inputs, (*sources, *parts), self.catalog, self.plans)
         usable = state is not None and not rebuild
+        if usable and (lost := [s.name for s in (*sources, *parts) if not s.table_id]):
+            # That table is gone and gets no new rows: with new ones this view would be rebuilt.
+            reason = f'view "{lost[0]}" it reads was not refreshed'
+            return replace(base, executed=Executed.STALE, reason=reason)
         read = _read(compiled, (*sources, *parts))
         facts = self._facts(view, inputs, read) if usable else ()
         batch = self._batch(read, facts)
@@ -286,7 +279,7 @@ class _Builder:
             return plan
         if decision.executed is Executed.INCREMENTAL:
             assert found is not None
-            feeds = () if compiled.state is not None else self._feeds(compiled, facts)
+            feeds = () if compiled.state is not None else self._feeds(view, compiled, facts)
             step = self._apply(compiled, found, facts)
             if compiled.view is not None and compiled.view.whole:
                 step = replace(step, whole=True)
@@ -330,6 +323,8 @@ class _Builder:
         old = self.catalog.definitions.get(state.watermark.program)
         if old is None or old.state or view.state or old.parts or view.parts or inputs is None:
             return None
+        if dict(old.settings) != dict(view.settings):
+            return None  # the same text means something else: a day begins at another hour
         if any(s.version is None or s.table_id not in inputs for s in sources):
             return None
         if any(f.changed for f in self._facts(view, inputs, sources)):
@@ -362,26 +357,34 @@ class _Builder:
         few = tuple(sorted(map(str.lower, compiled.selective)))
         return Load(text, create, compiled.readings, few)
 
-    def _feeds(self, compiled: Compiled, facts: tuple[ChangeFacts, ...]) -> tuple[Feed, ...]:
+    def _feeds(
+        self, view: ViewRecord, compiled: Compiled, facts: tuple[ChangeFacts, ...]
+    ) -> tuple[Feed, ...]:
         recomputed = {n.lower() for n, p in self.plans.items() if isinstance(p.step, Load)}
-        return tuple(
-            Feed(
-                f.source,
-                f.start,
-                f.end,
-                # Those that any view uses: then all views share one reading of the feed.
-                self.used[f.source.lower()],
-                f.appended,
-                f.rows if f.end is not None else None,
-                f.compare,
-                f.files,
-                f.rewritten or f.source.lower() in recomputed,
-                used_key(self.catalog, f.source, self.used[f.source.lower()]),
-                compiled.relevant.get(f.source, ""),
+        own = self.used_by[view.name.lower()]
+        feeds: list[Feed] = []
+        for f in facts:
+            if not f.changed:
+                continue
+            # Those that any view uses: then all views share one reading of the feed.
+            columns = (own if f.compare else self.used)[f.source.lower()]
+            feeds.append(
+                Feed(
+                    f.source,
+                    f.start,
+                    f.end,
+                    columns,
+                    f.appended,
+                    f.rows if f.end is not None else None,
+                    f.compare,
+                    f.files,
+                    f.rewritten or f.source.lower() in recomputed,
+                    used_key(self.catalog, f.source, columns),
+                    compiled.relevant.get(f.source, ""),
+                    own[f.source.lower()],
+                )
             )
-            for f in facts
-            if f.changed
-        )
+        return tuple(feeds)
 
 
 def _read(compiled: Compiled, sources: tuple[Pinned, ...]) -> tuple[Pinned, ...]:

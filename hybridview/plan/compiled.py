@@ -107,7 +107,7 @@ def _compile(view: ViewRecord, definition: Definition, parsed: exp.Query) -> Com
         return Compiled(bag, None, f"{reason.operator} has no delta rule", place)
     except (Unresolved, UnknownTable) as reason:
         return Compiled(bag, None, f"{reason} could not be resolved", definition.place(reason.node))
-    if len(relation.columns) != len(names):
+    if not _matches(relation, names):
         return Compiled(bag, None, "its columns could not be matched with Spark's analysis")
     plan = plan_view(relation, names, schemas)
     recorded = recorded_types(view)
@@ -129,6 +129,14 @@ def _compile(view: ViewRecord, definition: Definition, parsed: exp.Query) -> Com
         relevant=relevant(compiled.compilable.plan, compiled.compilable.recorded),
         selective=selective(compiled.compilable.plan),
     )
+
+
+def _matches(relation: Relation, names: tuple[str, ...]) -> bool:
+    """Say whether columns are those of Spark's analysis, one by one, as far as they have names."""
+    if len(relation.columns) != len(names):
+        return False
+    pairs = zip(relation.columns, names, strict=True)
+    return all(c.name.lower() == name.lower() for c, name in pairs if c.certain)
 
 
 def compile_cut(

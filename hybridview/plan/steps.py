@@ -45,6 +45,8 @@ class Feed:
     """The declared key of the source, if it has one and these columns have it."""
     wanted: str = ""
     """A condition that is true for all rows that can matter to the view; none if any can."""
+    own: tuple[str, ...] = ()
+    """The columns that the view itself uses: at an older version others may not be there yet."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -210,7 +210,7 @@ class Dependent:
         found = Project(groups, (*_own_of(groups), Named(mark, exp.true())))
         on = conjunction(tuple(same(column(values[n]), column(columns[n])) for n in values))
         joined = Outer(every, found, on, keeps_left=True, keeps_right=False)
-        shown = tuple(Named(m.name, _or_nothing(m, mark)) for m in measures)
+        shown = tuple(Named(m.name, or_nothing(m, mark)) for m in measures)
         return Project(joined, (*_own(values), *shown)), values
 
     def _union(self, inputs: tuple[Plan, ...], names: tuple[str, ...]) -> tuple[Plan, Columns]:
@@ -257,7 +257,7 @@ def _number(value: int) -> Expr:
     return exp.Literal.number(value)
 
 
-def _or_nothing(measure: Named, mark: str) -> Expr:
+def or_nothing(measure: Named, mark: str) -> Expr:
     """Return a measure, or what it is over no rows where no group was found."""
     nothing = over_no_rows(measure.expr)
     if isinstance(nothing, exp.Null):

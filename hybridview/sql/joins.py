@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sqlglot import exp
 
 from hybridview.algebra.expressions import Expr, Named, column, conjunction
@@ -28,7 +30,17 @@ def joined(left: Plan, right: Plan, condition: Expr | None, side: str, kind: str
 
 def _merged(sources: tuple[Source, ...], names: tuple[str, ...]) -> tuple[Source, ...]:
     """Return sources whose columns of these names must be qualified to be meant."""
-    return tuple(Source(s.alias, s.columns, s.merged | frozenset(names)) for s in sources)
+    return tuple(replace(s, merged=s.merged | frozenset(names)) for s in sources)
+
+
+def _keyed(scope: Scope, plan_names: list[str], names: tuple[str, ...]) -> tuple[Source, ...]:
+    """Return sources that know by which of their columns they were joined."""
+    return tuple(
+        replace(s, joined_by=(*s.joined_by, names))
+        if any(c.plan_name in plan_names for c in s.columns)
+        else s
+        for s in scope.sources
+    )
 
 
 def common_names(left: Scope, right: Scope) -> list[str]:
@@ -48,25 +60,31 @@ def join_using(
     """Join on equal names; unqualified, such a name means the side that is never NULL."""
     equal: list[Expr] = []
     shared: list[Named] = []
+    keys: tuple[list[str], list[str]] = ([], [])
     for name in using:
         ref = exp.Column(this=exp.to_identifier(name))
-        sides = (column(left[1].find(ref)), column(right[1].find(ref)))
+        found = (left[1].find(ref), right[1].find(ref))
+        for own, plan_name in zip(keys, found, strict=True):
+            own.append(plan_name)
+        sides = (column(found[0]), column(found[1]))
         equal.append(exp.EQ(this=sides[0], expression=sides[1]))
         either = exp.Coalesce(this=sides[0].copy(), expressions=[sides[1].copy()])
         shared.append(Named(f"{unique('using')}.{name}", either))
     plan = joined(left[0], right[0], conjunction(tuple(equal)), side, kind)
     first = tuple(name.lower() for name in using)
     rest = tuple(name for name in left[1].using if name not in first)
+    sources = [_keyed(left[1], keys[0], first), _keyed(right[1], keys[1], first)]
     if is_semi(kind):
-        return plan, left[1]
-    sources = [left[1].sources, right[1].sources]
+        return plan, replace(left[1], sources=sources[0], using=first + rest)
     if side != "RIGHT":
         sources[1] = _merged(sources[1], first)
     if side in ("RIGHT", "FULL"):
         sources[0] = _merged(sources[0], first)
     if side == "FULL":
-        own = tuple(Named(name, column(name)) for name in output(plan))
-        plan = Project(plan, (*own, *shared))
+        every = tuple(Named(name, column(name)) for name in output(plan))
+        plan = Project(plan, (*every, *shared))
         pairs = zip(using, shared, strict=True)
-        sources.append((Source("", tuple(Output(n, s.name) for n, s in pairs)),))
-    return plan, Scope(tuple(s for part in sources for s in part), first + rest)
+        either_side = tuple(Output(n, s.name) for n, s in pairs)
+        sources.append((Source("", either_side, joined_by=(first,)),))
+    scattered = left[1].scattered or right[1].scattered or bool(right[1].using)
+    return plan, Scope(tuple(s for part in sources for s in part), first + rest, scattered)

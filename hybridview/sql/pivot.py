@@ -7,6 +7,7 @@ column, and the columns of an unpivot have one type.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from sqlglot import exp
 
@@ -160,7 +161,7 @@ def _aliased(sources: tuple[Source, ...], alias: Expr | None) -> Scope:
 def _without(scope: Scope, gone: set[str]) -> tuple[Source, ...]:
     """Return the sources of a scope with some columns left out."""
     return tuple(
-        Source(s.alias, tuple(c for c in s.columns if c.plan_name not in gone), s.merged)
+        replace(s, columns=tuple(c for c in s.columns if c.plan_name not in gone))
         for s in scope.sources
     )
 

@@ -74,11 +74,19 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One item of FROM: its alias and its columns; `merged` ones were joined by USING."""
+    """One item of FROM: its alias and its columns.
+
+    Some of them it was joined by, by USING; those of them that are `merged` must be qualified.
+    """
 
     alias: str
     columns: tuple[Output, ...]
     merged: frozenset[str] = frozenset()
+    joined_by: tuple[tuple[str, ...], ...] = ()
+    """The columns of each USING it was joined by, in lower case."""
+
+    def is_key(self, name: str) -> bool:
+        return any(name in names for names in self.joined_by)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,14 +95,21 @@ class Scope:
 
     sources: tuple[Source, ...]
     using: tuple[str, ...] = ()
+    scattered: bool = False
+    """Whether some columns of USING stand first among those of the right side of a join only."""
     outer: Scope | None = None
     """What names mean around a subquery, where it does not know them itself."""
     beyond: bool = False
     """Whether its columns are not those of the plan that is made, but of one around it."""
 
     def plus(self, other: Scope) -> Scope:
-        sources, using = self.sources + other.sources, self.using + other.using
-        return Scope(sources, using, self.outer, self.beyond)
+        return Scope(
+            self.sources + other.sources,
+            self.using + other.using,
+            self.scattered or other.scattered or bool(other.using),
+            self.outer,
+            self.beyond,
+        )
 
     def from_inside(self) -> Scope:
         """Return the same names for a subquery: all their columns are from outside."""
@@ -201,11 +216,18 @@ class Scope:
         found = [s for s in self.sources if wanted is None or s.alias.lower() == wanted]
         if not found:
             raise NoRule(f"star over {alias}")
-        if wanted is not None:
-            return tuple(c for s in found for c in s.columns)
-        shown = [c for s in found for c in s.columns if c.name.lower() not in s.merged]
+        if self.scattered or (wanted is not None and any(len(set(s.joined_by)) > 1 for s in found)):
+            raise NoRule("* over sources joined by USING several times")
+        shown = [
+            (s, c)
+            for s in found
+            for c in s.columns
+            if wanted is not None or c.name.lower() not in s.merged
+        ]
         # sorted() keeps the order of equal keys: joined columns first, then as they stand.
-        return tuple(sorted(shown, key=lambda c: self._place(c.name.lower())))
+        return tuple(c for _, c in sorted(shown, key=lambda pair: self._place(*pair)))
 
-    def _place(self, name: str) -> int:
-        return self.using.index(name) if name in self.using else len(self.using)
+    def _place(self, source: Source, shown: Output) -> int:
+        name = shown.name.lower()
+        first = source.is_key(name) and name in self.using
+        return self.using.index(name) if first else len(self.using)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sqlglot import exp
 
 from hybridview.algebra.expressions import Named, column
 from hybridview.algebra.plan import Aggregate, Distinct, Filter, Plan, Project, Repeat, Union
 from hybridview.sql.relation import Relation, Unique, listed
+from hybridview.sql.scope import Output
 
 
 def union(node: exp.Union, left: Relation, right: Relation) -> Relation:
@@ -15,7 +18,15 @@ def union(node: exp.Union, left: Relation, right: Relation) -> Relation:
     plan: Plan = Union((listed(left), listed(right)), names)
     if node.args.get("distinct", True):
         plan = Distinct(plan)
-    return Relation(plan, left.columns)
+    return Relation(plan, _columns(left, right))
+
+
+def _columns(left: Relation, right: Relation) -> tuple[Output, ...]:
+    """Return the left side's columns; their types where both sides have the same ones."""
+    return tuple(
+        replace(ours, type=ours.type if ours.type == theirs.type else "")
+        for ours, theirs in zip(left.columns, right.columns, strict=True)
+    )
 
 
 def set_operation(
@@ -47,4 +58,4 @@ def set_operation(
         more = exp.Sub(this=ours, expression=theirs)
         fewer = exp.Least(this=ours.copy(), expressions=[theirs.copy()])
         plan = Repeat(plan, more if only_left else fewer)
-    return Relation(Project(plan, keys), left.columns)
+    return Relation(Project(plan, keys), _columns(left, right))

@@ -33,10 +33,9 @@ from hybridview.algebra.plan import (
     output,
 )
 from hybridview.sql.aggregates import is_aggregate, over_no_rows
+from hybridview.sql.dependent import or_nothing
 from hybridview.sql.functions import TOO_MANY
 from hybridview.sql.scope import NoRule, Output
-
-FOUND = "__hv_found"
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,26 +161,25 @@ def with_value(plan: Plan, inner: Inner, name: str, fresh: Fresh) -> Plan:
             true=exp.func("raise_error", exp.Literal.string(TOO_MANY)),
             false=exp.Max(this=value.copy()),
         )
-    absent = over_nothing(value) if inner.aggregated else exp.Null()
     links = _equalities(inner)
     if links is None:
-        return _by_domain(plan, inner, value, absent, name, fresh)
+        return _by_domain(plan, inner, value, name, fresh)
     keys = tuple(Named(fresh("key"), side) for side, _, _ in links)
-    grouped = _grouped(inner.plan, keys, value, name, fresh)
+    grouped = _grouped(inner.plan, keys, value, fresh)
     if not keys:
         # Exactly one row; or none where the user's own query has none to give.
         own = tuple(Named(n, column(n)) for n in output(plan))
-        return Project(Join(plan, grouped, None), (*own, Named(name, column(name))))
+        rows = Project(grouped.rows, (Named(name, grouped.value),))
+        return Project(Join(plan, rows, None), (*own, Named(name, column(name))))
     matches = [
         kind(this=_closed(outer), expression=column(key.name))
         for key, (_, outer, kind) in zip(keys, links, strict=True)
     ]
-    return _attached(plan, grouped, conjunction(tuple(matches)), absent, name)
+    on = conjunction(tuple(matches))
+    return _attached(plan, grouped, on, name, inner.aggregated, fresh)
 
 
-def _by_domain(
-    plan: Plan, inner: Inner, value: Expr, absent: Expr, name: str, fresh: Fresh
-) -> Plan:
+def _by_domain(plan: Plan, inner: Inner, value: Expr, name: str, fresh: Fresh) -> Plan:
     """Evaluate a subquery once for every different combination of the values it reads outside."""
     outside = inner.outside()
     if set(outside) - set(output(plan)):
@@ -192,13 +190,22 @@ def _by_domain(
     linked = tuple(substitute(c, meaning) for c in inner.linked)
     rows = Join(domain, inner.plan, conjunction(linked))
     keys = tuple(Named(fresh("key"), column(names[n])) for n in outside)
-    grouped = _grouped(rows, keys, substitute(value, meaning), name, fresh)
+    grouped = _grouped(rows, keys, substitute(value, meaning), fresh)
     matches = [same(column(n), column(k.name)) for n, k in zip(outside, keys, strict=True)]
-    return _attached(plan, grouped, conjunction(tuple(matches)), absent, name)
+    on = conjunction(tuple(matches))
+    return _attached(plan, grouped, on, name, inner.aggregated, fresh)
 
 
-def _grouped(rows: Plan, keys: tuple[Named, ...], value: Expr, name: str, fresh: Fresh) -> Project:
-    """Return keys, the value and a mark that it was found, over the rows grouped by keys."""
+@dataclass(frozen=True, slots=True)
+class _Grouped:
+    """Rows grouped by keys, and a value over their aggregates."""
+
+    rows: Aggregate
+    value: Expr
+
+
+def _grouped(rows: Plan, keys: tuple[Named, ...], value: Expr, fresh: Fresh) -> _Grouped:
+    """Part a value into the aggregates it is made of and what is made of them."""
     calls: list[Named] = []
 
     def replace(node: Expr) -> Expr:
@@ -214,23 +221,29 @@ def _grouped(rows: Plan, keys: tuple[Named, ...], value: Expr, name: str, fresh:
     free = set(columns_of(over)) - {c.name for c in calls} - {k.name for k in keys}
     if free:
         raise NoRule("expression over a column that is not grouped")
-    group = Aggregate(rows, keys, tuple(calls))
-    own = tuple(Named(k.name, column(k.name)) for k in keys)
-    return Project(group, (*own, Named(name, over), Named(f"{name}{FOUND}", exp.true())))
+    return _Grouped(Aggregate(rows, keys, tuple(calls)), over)
 
 
-def _attached(plan: Plan, grouped: Plan, on: Expr | None, absent: Expr, name: str) -> Plan:
-    """Join a grouped subplan; `absent` is the value for rows that it has nothing for."""
-    joined = Outer(plan, grouped, on, keeps_left=True, keeps_right=False)
+def _attached(
+    plan: Plan, grouped: _Grouped, on: Expr | None, name: str, aggregated: bool, fresh: Fresh
+) -> Plan:
+    """Join a grouped subplan; for rows that it has nothing for, aggregates are over no rows.
+
+    The value is made of them above the join, so that it has the type it always has: NULL / 3 is a
+    double, sum(x) / 3 need not be one.
+    """
     own = tuple(Named(n, column(n)) for n in output(plan))
-    found: Expr = column(name)
-    if not isinstance(absent, exp.Null):
-        found = exp.If(
-            this=exp.Is(this=column(f"{name}{FOUND}"), expression=exp.Null()),
-            true=absent,
-            false=found,
-        )
-    return Project(joined, (*own, Named(name, found)))
+    keys = tuple(Named(k.name, column(k.name)) for k in grouped.rows.keys)
+    if not aggregated:
+        inside = Project(grouped.rows, (*keys, Named(name, grouped.value)))
+        joined = Outer(plan, inside, on, keeps_left=True, keeps_right=False)
+        return Project(joined, (*own, Named(name, column(name))))
+    mark, calls = fresh("found"), grouped.rows.measures
+    shown = tuple(Named(c.name, column(c.name)) for c in calls)
+    groups = Project(grouped.rows, (*keys, *shown, Named(mark, exp.true())))
+    joined = Outer(plan, groups, on, keeps_left=True, keeps_right=False)
+    value = substitute(grouped.value, {c.name: or_nothing(c, mark) for c in calls})
+    return Project(joined, (*own, Named(name, value)))
 
 
 def over_nothing(value: Expr) -> Expr:

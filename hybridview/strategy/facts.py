@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from urllib.parse import quote, unquote
 
-from hybridview.deltalog import Commit, CommitKind, DeltaLog, Field, LogGap, TableInfo
+from hybridview.deltalog import Commit, CommitKind, DeltaLog, LogGap, TableInfo
 from hybridview.strategy.vacuumed import vacuumed
+from hybridview.tablefiles.fields import Field
+
+PLAIN = "!$&'()*+,:;=@"
+"""What Spark leaves as it is in a file's name, besides letters, digits and `_.-~`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +30,7 @@ class ChangeFacts:
     compare: str = ""
     """Why the change feed cannot give this range, so that two versions are compared instead."""
     files: tuple[str, ...] | None = None
-    """The files the two versions may differ in; None if that is not known."""
+    """The files the two versions may differ in, by all names they may have; None if not known."""
     rewritten: bool = False
     """Whether some commit put other contents in the place of all: most rows may cancel."""
     unreadable: str = ""
@@ -74,10 +79,23 @@ def _files(
     """Return the files in which two versions may differ; None if in all."""
     before = log.info(start).fields
     for name, field in now.fields.items():
-        if name in before and before[name].id != field.id:
+        if name in before and before[name].ids != field.ids:
             # Dropped and added again: an untouched file reads differently now.
             return None
-    return tuple(dict.fromkeys(name for c in commits for name in c.files))
+    names = (name for c in commits for name in c.files)
+    return tuple(dict.fromkeys(spelled for name in names for spelled in _spellings(name)))
+
+
+def _spellings(name: str) -> tuple[str, ...]:
+    """Return a file's name as the log spells it, as the disk does, and as Spark does.
+
+    Spark calls `my data.parquet` by an encoded name, `my%20data.parquet`: that of the log if it
+    wrote the log, but other writers encode more than it does. A name too many does no harm: a file
+    that both versions have cancels.
+    """
+    on_disk = unquote(name)
+    encoded = "".join(quote(c, safe=PLAIN) if c.isascii() else c for c in on_disk)
+    return name, on_disk, encoded
 
 
 def _not_in_feed(
@@ -118,7 +136,8 @@ def _only_added(before: Mapping[str, Field], after: Mapping[str, Field]) -> bool
         new = after.get(name)
         if new is None or new.type != old.type:
             return False
-        if old.id is not None and new.id != old.id:
+        # Ids that were not there before are given to columns that stay what they are.
+        if not old.ids.items() <= new.ids.items():
             return False
     return True
 
