@@ -209,7 +209,7 @@ CASES: dict[str, tuple[Case, ...]] = {
     ),
     "HV103": (
         Case("create --file views/by_region.sql", files(by_region=MISSPELT)),
-        Case("table add again shop/tables/orders --key ident"),
+        Case("table add orders --replace --key ident"),
         Case(
             "create --file views/v.sql",
             files(v="CREATE MATERIALIZED VIEW v CLUSTER BY (ident) AS SELECT id FROM orders"),
@@ -220,6 +220,7 @@ CASES: dict[str, tuple[Case, ...]] = {
         Case("create orders 'SELECT sku FROM prices'"),
         Case("table add orders"),
         Case("table add totals shop/tables/orders"),
+        Case("table add again shop/tables/orders"),
         Case(
             "apply views",
             files(a="SELECT 1 AS one", b="CREATE MATERIALIZED VIEW A AS SELECT 2 AS two"),

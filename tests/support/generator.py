@@ -375,6 +375,8 @@ class _Writer:
         origin, columns = self.from_where(depth)
         plain = [c for c in columns if c.kind in ("int", "str", "dec")] or [Col("1", "int")]
         part, order = self.rng.choice(plain), self.rng.choice(plain)
+        if self.chance(0.15):
+            part = Col(self.flag(columns), "bool")
         number = self.expression("int", columns, 0)
         over = f"OVER (PARTITION BY {part.sql} ORDER BY {order.sql})"
         whole = f"OVER (PARTITION BY {part.sql})"
@@ -414,6 +416,7 @@ class _Writer:
             (f"max({number}) - min({number})", "int"),
             (f"sum({number}) FILTER (WHERE {self.predicate(columns, 0)})", "int"),
             (f"CASE WHEN count(*) > 1 THEN sum({number}) ELSE 0 END", "int"),
+            (f"count({self.flag(columns)})", "int"),
         ]
         if kind in ("dec", "dbl"):
             calls += [(f"sum({value})", kind)] * 3
@@ -425,8 +428,13 @@ class _Writer:
         origin, columns = self.from_where(depth)
         count = self.rng.choice((1, 1, 2))
         offered = sorted({c.kind for c in columns} - {"dbl"}) or ["dbl"]
-        kinds = [self.rng.choice(offered) for _ in range(count)]
-        keys = [self.expression(kind, columns, self.rng.choice((0, 0, 1))) for kind in kinds]
+        kinds = ["bool" if self.chance(0.1) else self.rng.choice(offered) for _ in range(count)]
+        keys = [
+            self.flag(columns)
+            if kind == "bool"
+            else self.expression(kind, columns, self.rng.choice((0, 0, 1)))
+            for kind in kinds
+        ]
         shown = [(key, kind) for key, kind in zip(keys, kinds, strict=True) if self.chance(0.85)]
         measures = [self.measure(columns) for _ in range(self.rng.choice((0, 1, 1, 2, 3)))]
         items = shown + measures or [self.measure(columns)]
