@@ -393,7 +393,7 @@ def _find_values(
         f"FROM (SELECT DISTINCT {name} AS k FROM ({change.relation}))) GROUP BY n"
     )
     runs = [(str(low), str(high)) for low, high, number in rows if number is not None]
-    if not inline.can_stand(runs):
+    if not inline.are_whole(runs):
         return None
     return of_runs(kind, runs, any(number is None for _, _, number in rows))
 

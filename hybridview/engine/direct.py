@@ -121,7 +121,7 @@ def answered(asked: Question, answer: Texts) -> Outcome | None:
         return None  # two rows of the change meet one stored row: the MERGE says what is wrong
     kinds = [asked.table.kind(c.name) for c in asked.table.columns]
     try:
-        if not inline.can_stand(answer):
+        if not inline.are_whole(answer):
             return None
         for number, gone, *texts in answer:
             place = asked.places[int(number)]

@@ -69,8 +69,11 @@ def fetch(
 def can_stand(rows: Sequence[tuple[Any, ...]]) -> bool:
     """Say whether rows can stand as literals: few, short, and nothing was lost on the way."""
     characters = sum(len(value or "") for row in rows for value in row)
-    if len(rows) > MAX_ROWS or characters > MAX_CHARACTERS:
-        return False
+    return len(rows) <= MAX_ROWS and characters <= MAX_CHARACTERS and are_whole(rows)
+
+
+def are_whole(rows: Sequence[tuple[Any, ...]]) -> bool:
+    """Say whether texts are what they were: none has lost bytes on the way."""
     return not any(LOST in value for row in rows for value in row if value)
 
 
