@@ -45,6 +45,7 @@ LONG = {
         "test_compaction_leaves_refreshes_incremental",
         "test_changes_older_than_the_retention_are_read_while_they_are_there",
     ),
+    "spark/test_margin.py": ("test_few_rows_of_a_large_table_are_kept",),
     "spark/test_relevant.py": (
         "test_what_became_of_a_key_is_seen_from_all_of_its_rows[False-70]",
         "test_what_is_near_several_changes_is_looked_for_once[12]",

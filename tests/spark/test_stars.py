@@ -39,14 +39,18 @@ def test_columns_of_using_and_values_over_nothing(tmp_path: Path, spark: Any) ->
     shop.table("c", "k INT, z INT", "VALUES (7, 10), (1, 20)")
     shop.views(VIEWS)
     shop.refresh()
-    for change in (
-        "UPDATE {r} SET k = 2, y = 200 WHERE k = 1",
-        "INSERT INTO {r} VALUES (5, 1, 0.01), (6, 4, 9999999999999999.99), (7, NULL, 1)",
-        "INSERT INTO {l} VALUES (NULL, 4), (15, 1)",
-        "DELETE FROM {l} WHERE x = 10",
+    for changes in (
+        (
+            "UPDATE {r} SET k = 2, y = 200 WHERE k = 1",
+            "INSERT INTO {l} VALUES (NULL, 4), (15, 1)",
+        ),
+        (
+            "INSERT INTO {r} VALUES (5, 1, 0.01), (6, 4, 9999999999999999.99), (7, NULL, 1)",
+            "DELETE FROM {l} WHERE x = 10",
+        ),
     ):
-        shop.sql(change)
+        for change in changes:
+            shop.sql(change)
         done = shop.executed("incremental")
         assert set(done.values()) <= {"incremental", "none"}, done
         shop.assert_exact(*VIEWS)
-    shop.assert_verified()
