@@ -55,6 +55,7 @@ LONG = {
         "test_an_overwrite_is_netted",
         "test_renaming_views_and_tables",
     ),
+    "spark/test_stars.py": ("test_columns_of_using_and_values_over_nothing",),
     "spark/test_traps.py": (
         "test_count_answers_after_vacuum",
         "test_deletion_vectors[false]",
