@@ -84,8 +84,8 @@ def test_other_changes_and_other_settings_are_other_groups() -> None:
     assert len({id(kin) for kin in together.kin.values()}) == 3
 
 
-def test_other_conditions_are_no_other_group() -> None:
-    views = [view("a"), view("b", feeds=(replace(FEED, wanted="a > 1"),))]
+def test_other_conditions_and_columns_are_no_other_group() -> None:
+    views = [view("a"), view("b", feeds=(replace(FEED, wanted="a > 1", own=("a",)),))]
     together = Together(views)
     assert together.kin["a"] is together.kin["b"]
 

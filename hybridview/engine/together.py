@@ -62,7 +62,8 @@ class Together:
         alike: dict[str, _Kin] = defaultdict(_Kin)
         for view in views:
             if follows_from_changes(view):
-                feeds = [replace(feed, wanted="") for feed in view.feeds]
+                # What a view reads of a change, or wants of it, does not make it another change.
+                feeds = [replace(feed, wanted="", own=()) for feed in view.feeds]
                 self.kin[view.name] = alike[repr((feeds, sorted((view.settings or {}).items())))]
                 self.kin[view.name].views.append(view)
 
