@@ -439,7 +439,9 @@ class _Writer:
         measures = [self.measure(columns) for _ in range(self.rng.choice((0, 1, 1, 2, 3)))]
         items = shown + measures or [self.measure(columns)]
         listed, outputs = self.listed(items)
-        text = f"SELECT {listed} {origin} GROUP BY {self.group_by(keys, len(shown), outputs)}"
+        taken = {column.sql.rpartition(".")[2] for column in columns}
+        by = self.group_by(keys, len(shown), outputs, taken)
+        text = f"SELECT {listed} {origin} GROUP BY {by}"
         if self.chance(0.2):
             text += f" HAVING {self.having(columns)}"
         return Query(text, outputs)
@@ -462,16 +464,22 @@ class _Writer:
             text += f" HAVING {self.having(columns)}"
         return Query(text, outputs)
 
-    def group_by(self, keys: list[str], shown: int, columns: tuple[Col, ...]) -> str:
-        """Return the keys as expressions, or by position, alias or ALL if all are shown."""
+    def group_by(
+        self, keys: list[str], shown: int, columns: tuple[Col, ...], taken: set[str]
+    ) -> str:
+        """Return the keys as expressions, or by position, alias or ALL if all are shown.
+
+        A name that the sources have, too, means theirs: it is `taken`.
+        """
         if shown == len(keys):
             style = self.rng.random()
             if style < 0.15:
                 return "ALL"
             if style < 0.3:
                 return ", ".join(str(i + 1) for i in range(len(keys)))
-            if style < 0.4:
-                return ", ".join(c.sql for c in columns[: len(keys)])
+            aliases = [column.sql for column in columns[: len(keys)]]
+            if style < 0.4 and not taken.intersection(aliases):
+                return ", ".join(aliases)
         return ", ".join(keys)
 
     def having(self, columns: tuple[Col, ...]) -> str:
