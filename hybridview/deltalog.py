@@ -101,7 +101,7 @@ class TableInfo:
 
 
 class LogGap(Exception):
-    """A commit that is no longer in the log."""
+    """A commit that the log does not have any more, or not in a form that can be read."""
 
 
 class DeltaLog(Protocol):
@@ -238,7 +238,12 @@ class FolderLog:
             lines = path.read_text(encoding="utf-8").split("\n")
         except FileNotFoundError:
             raise LogGap(f"commit {version} of {self.path.name} is gone") from None
-        return [json.loads(line) for line in lines if line.strip()]
+        except UnicodeDecodeError:
+            raise LogGap(f"commit {version} of {self.path.name} is no text") from None
+        try:
+            return [json.loads(line) for line in lines if line.strip()]
+        except json.JSONDecodeError:
+            raise LogGap(f"commit {version} of {self.path.name} is no JSON") from None
 
 
 def read_commit(version: int, actions: list[dict[str, Any]]) -> Commit:

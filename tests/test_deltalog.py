@@ -185,6 +185,16 @@ def test_a_log_with_a_gap(log: FolderLog) -> None:
         log.info(0)
 
 
+@pytest.mark.parametrize("contents", [b'{"add": ', b"\xff\xfe"])
+def test_a_commit_that_cannot_be_read_is_a_gap(log: FolderLog, contents: bytes) -> None:
+    write_deltalake(str(log.path), pa.table({"a": [3], "b": [3]}), mode="append")
+    DeltaTable(str(log.path)).create_checkpoint()
+    (log.folder / f"{1:020d}.json").write_bytes(contents)
+    found = facts(log, 0)
+    assert "no longer has all commits after 0" in found.compare
+    assert found.unreadable == ""
+
+
 def test_a_version_whose_files_are_gone(log: FolderLog) -> None:
     redefine(log, "DROP COLUMNS", schema(("a", "long", None)))
     assert log.readable(0)
