@@ -166,6 +166,15 @@ def test_a_wide_spread_asks_for_more_of_all_up_to_the_most() -> None:
     assert still_to_run(seven) == ()
 
 
+def test_what_takes_long_and_agrees_is_measured_enough() -> None:
+    long = {RECOMPUTE: rounds(30, 31, 30), HYBRID: rounds(1, 1.5, 1), INCREMENTAL: rounds(1, 1, 1)}
+    assert still_to_run(long) == (HYBRID, INCREMENTAL)
+    more = {**long, HYBRID: rounds(1, 1.5, 1, 1), INCREMENTAL: rounds(1, 1, 1, 1)}
+    assert still_to_run(more) == (HYBRID, INCREMENTAL)
+    wide = {**long, RECOMPUTE: rounds(30, 45, 30)}
+    assert still_to_run(wide) == (RECOMPUTE, HYBRID, INCREMENTAL)
+
+
 def test_what_failed_or_is_hopeless_is_not_repeated() -> None:
     failed = {RECOMPUTE: rounds(2), INCREMENTAL: rounds(1, problem="no rule")}
     assert still_to_run(failed) == (RECOMPUTE,)

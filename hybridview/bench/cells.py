@@ -20,6 +20,8 @@ SCHEMA = 1
 LEAST_ROUNDS, MOST_ROUNDS = 3, 7
 WIDE = 0.25
 """A contender whose rounds differ by more than this share of their median is measured again."""
+LONG = 5.0
+"""Seconds; what takes longer and has agreeing rounds is not repeated for the sake of others."""
 SLOW, PATIENCE = 10, 60.0
 """What takes so many times the recompute, and more than so many seconds, is measured once."""
 
@@ -172,9 +174,10 @@ def still_to_run(
 ) -> tuple[str, ...]:
     """Return the contenders that need another round, in the order they were given.
 
-    All of them run `least` rounds. Then all go on together while the spread of one is wide:
-    rounds of one contender alone would meet another state of the machine than the others did.
-    What failed, or is hopelessly slow, is not repeated.
+    All of them run `least` rounds. Then they go on together while the spread of one is wide:
+    rounds of one contender alone would meet another state of the machine than the others did. Only
+    those that take long, and agree, have been measured enough. What failed, or is hopelessly slow,
+    is not repeated at all.
     """
     recompute = rounds.get(RECOMPUTE, ())
     limit = max(PATIENCE, SLOW * recompute[0].seconds) if recompute else PATIENCE
@@ -186,9 +189,10 @@ def still_to_run(
     done = max((len(rounds[name]) for name in alive), default=0)
     if done < least:
         return tuple(alive)
-    if done < most and any(spread(rounds[name]) > WIDE for name in alive):
-        return tuple(alive)
-    return ()
+    wide = {name for name in alive if spread(rounds[name]) > WIDE}
+    if done >= most or not wide:
+        return ()
+    return tuple(name for name in alive if name in wide or (middle(rounds[name]) or 0) <= LONG)
 
 
 def read_results(path: Path) -> Results:
