@@ -166,6 +166,11 @@ def test_a_wide_spread_asks_for_more_of_all_up_to_the_most() -> None:
     assert still_to_run(seven) == ()
 
 
+def test_rounds_that_differ_by_next_to_nothing_agree() -> None:
+    assert still_to_run({HYBRID: rounds(0.03, 0.06, 0.04)}) == ()
+    assert still_to_run({HYBRID: rounds(0.3, 0.6, 0.4)}) == (HYBRID,)
+
+
 def test_what_takes_long_and_agrees_is_measured_enough() -> None:
     long = {RECOMPUTE: rounds(30, 31, 30), HYBRID: rounds(1, 1.5, 1), INCREMENTAL: rounds(1, 1, 1)}
     assert still_to_run(long) == (HYBRID, INCREMENTAL)

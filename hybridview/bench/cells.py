@@ -20,6 +20,8 @@ SCHEMA = 1
 LEAST_ROUNDS, MOST_ROUNDS = 3, 7
 WIDE = 0.25
 """A contender whose rounds differ by more than this share of their median is measured again."""
+NOTICEABLE = 0.1
+"""Seconds; rounds that differ by less agree, whatever share of their median that is."""
 LONG = 5.0
 """Seconds; what takes longer and has agreeing rounds is not repeated for the sake of others."""
 SLOW, PATIENCE = 10, 60.0
@@ -169,6 +171,12 @@ def spread(rounds: Sequence[Round]) -> float:
     return (max(seconds) - min(seconds)) / middle_one if middle_one else 0.0
 
 
+def _differ(rounds: Sequence[Round]) -> bool:
+    """Say whether rounds differ so much that their median may be off."""
+    seconds = [r.seconds for r in rounds]
+    return spread(rounds) > WIDE and max(seconds) - min(seconds) > NOTICEABLE
+
+
 def still_to_run(
     rounds: Mapping[str, Sequence[Round]], least: int = LEAST_ROUNDS, most: int = MOST_ROUNDS
 ) -> tuple[str, ...]:
@@ -189,7 +197,7 @@ def still_to_run(
     done = max((len(rounds[name]) for name in alive), default=0)
     if done < least:
         return tuple(alive)
-    wide = {name for name in alive if spread(rounds[name]) > WIDE}
+    wide = {name for name in alive if _differ(rounds[name])}
     if done >= most or not wide:
         return ()
     return tuple(name for name in alive if name in wide or (middle(rounds[name]) or 0) <= LONG)
