@@ -27,6 +27,11 @@ def test_many_changed_rows_are_dearer() -> None:
     assert dearer(replace(FEW, changed=10_000_000), WHOLE)
 
 
+def test_looking_at_many_kept_rows_again_and_again_is_dearer() -> None:
+    assert dearer(replace(FEW, again=20_000_000), WHOLE)
+    assert not dearer(replace(FEW, again=200_000), WHOLE)
+
+
 def test_writing_most_of_a_large_view_anew_is_dearer() -> None:
     large = replace(WHOLE, read=1e8, written=2e9)
     assert dearer(replace(FEW, read=4e9, written=2e9), large)

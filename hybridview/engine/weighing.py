@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Mapping
 
 from hybridview.engine.reading import Log, size_of
 from hybridview.engine.relations import Relations
@@ -13,9 +13,12 @@ from hybridview.strategy.costs import JOINED, Work, used_share
 
 
 def of_apply(
-    settled: Settled, step: Apply, relations: Relations, kept: Collection[str], log: Log
+    settled: Settled, step: Apply, relations: Relations, kept: Mapping[str, int], log: Log
 ) -> Work:
-    """Return the work of computing a change and of merging it; what is `kept` is read once."""
+    """Return the work of computing a change and of merging it.
+
+    What is `kept` is read once, and then looked at in memory; it has so many rows, as far as known.
+    """
     view = settled.view
     stored = size_of(view.name, view.stored_version, log)
     state = (settled.state,) if settled.state is not None else ()
@@ -38,7 +41,8 @@ def of_apply(
         changed += rows if rows is not None else feed.rows or 0
     # A MERGE looks for the files to write anew, and then reads them once more.
     rewritten = stored.bytes * _touched_share(stored, changed)
-    return Work(read + stored.bytes + rewritten, changed, rewritten)
+    again = sum(rows * step.readings.get(symbol, 1) for symbol, rows in kept.items())
+    return Work(read + stored.bytes + rewritten, changed, rewritten, again)
 
 
 def of_load(settled: Settled, load: Load, log: Log) -> Work:

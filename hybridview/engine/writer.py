@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -101,11 +101,12 @@ class Writer:
         kept, over_kept = self._show_tables(settled, step)
         read = self._read(settled, step)
         symbols = [symbol for symbol, _ in (*kept, *over_kept)]
-        self._check_cost(settled, step, set(symbols))
+        self._check_cost(settled, step, dict.fromkeys(symbols, 0))
         counts = None
         try:
             for symbol, query in kept:
                 self._keep_looked_for(symbol, query)
+            self._check_cost_of_kept(settled, step, symbols)
             for symbol, query in over_kept:
                 self.session.register(symbol, query)
             for symbol, query in step.kept:
@@ -298,8 +299,23 @@ class Writer:
         folder = Path(self.places.path(view.name))
         return direct.question(view, folder, self._change_columns(view), rows)
 
-    def _check_cost(self, settled: Settled, step: Apply, kept: set[str]) -> None:
-        """Stop where a recompute looks cheaper, now that it is known what can be skipped."""
+    def _check_cost_of_kept(self, settled: Settled, step: Apply, kept: Sequence[str]) -> None:
+        """Stop where a recompute looks cheaper, now that it is known how many rows are kept.
+
+        How many rows there are near a change, no log tells.
+        """
+        if step.otherwise is None or self.in_memory.isdisjoint(kept):
+            return
+        rows = dict.fromkeys(kept, 0)
+        for symbol in self.in_memory.intersection(kept):
+            rows[symbol] = int(self.session.run(f"SELECT count(*) FROM {quote(symbol)}")[0][0])
+        self._check_cost(settled, step, rows)
+
+    def _check_cost(self, settled: Settled, step: Apply, kept: Mapping[str, int]) -> None:
+        """Stop where a recompute looks cheaper, now that it is known what can be skipped.
+
+        What is kept in memory is given with its rows, as far as they are known.
+        """
         load = step.otherwise
         if load is None or load.create:
             return

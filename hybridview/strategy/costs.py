@@ -2,7 +2,9 @@
 
 A plain model, the same for both:
 
-    seconds = fixed + bytes to read / READ + rows of changes * CHANGED + bytes to write / WRITE
+    seconds = fixed + bytes to read / READ + rows of changes * CHANGED
+              + rows looked at again * AGAIN
+              + bytes to write / WRITE
 
 Bytes are those of the files by the log, for the columns that are used, each time they are read; a
 setting of Spark's that makes all of it faster or slower leaves the choice as it is. The constants
@@ -29,6 +31,9 @@ WRITE = 40e6
 """Bytes of a view's table that are written in a second."""
 CHANGED = 8e-6
 """Seconds for each row of a change: it is netted, kept, joined on several sides."""
+AGAIN = 1.5e-6
+"""Seconds for each row near a change that is kept in memory, each time it is looked at there: it is
+joined, added up, sent around. Measured: 0.5 to 2.5e-6, the fewer rows the more."""
 SMALL = 30e6
 """Bytes of columns; where a recompute reads less, a change is applied. A second may be lost by
 that, but not the rows that stay: after a recompute, whoever reads the view's feed sees them all."""
@@ -49,11 +54,14 @@ class Work:
     """Rows of changes."""
     written: float = 0.0
     """Bytes."""
+    again: int = 0
+    """Rows near changes that are kept in memory, as often as they are looked at."""
 
 
 def seconds_to_apply(work: Work) -> float:
     """Return about how long applying a change takes."""
-    return APPLYING + work.read / READ + work.changed * CHANGED + work.written / WRITE
+    rows = work.changed * CHANGED + work.again * AGAIN
+    return APPLYING + work.read / READ + rows + work.written / WRITE
 
 
 def seconds_to_load(work: Work) -> float:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
 from hybridview.engine import inline, relations, signed_rows
+from hybridview.strategy import costs
 from tests.spark.warehouse import Warehouse, record
 
 pytestmark = pytest.mark.spark
@@ -126,6 +128,32 @@ def test_what_is_near_several_changes_is_looked_for_once(
         assert "`q` > 1" in reading, "rows that cannot matter are not kept"
         shop.assert_exact(f"pairs{most}")
     shop.store.drop_view(f"pairs{most}")
+
+
+def test_hybrid_looks_again_once_it_knows_how_many_rows_are_near(
+    shop: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.views({"weighed": PAIRS})
+    shop.refresh(None, "weighed")
+    monkeypatch.setattr(relations, "FILTERED", 0)
+    monkeypatch.setattr(relations, "USEFUL_SHARE", 1.0)
+    monkeypatch.setattr(inline, "MAX_ROWS", 2)
+    monkeypatch.setattr(costs, "SMALL", 0)
+    monkeypatch.setattr(costs, "APPLYING", 0)
+    for again, executed in ((0.0, "incremental"), (1_000.0, "snapshot")):
+        monkeypatch.setattr(costs, "AGAIN", again)
+        shop.sql("UPDATE {lines} SET q = q + 1 WHERE parent = 62 AND n = 1")
+        sent = record(shop.store, shop.spark)
+        state = shop.refresh("hybrid", "weighed")["weighed"]
+        assert state.executed == executed
+        assert sum(s.startswith("SELECT count(*) FROM `lines@near") for s in sent) == 1
+        # Nothing is left in memory, whichever way it went.
+        kept = [s for s in sent if s.startswith("CACHE TABLE")]
+        assert kept and len(kept) == sum(s.startswith("UNCACHE TABLE") for s in sent)
+        shop.assert_exact("weighed")
+    assert re.match(r"applying the change would take about \d+000\.0 s", state.reason)
+    monkeypatch.undo()
+    shop.store.drop_view("weighed")
 
 
 def reading_lines(sent: list[str]) -> list[str]:
