@@ -1,15 +1,32 @@
-"""A view's step + the logs of its tables -> the work that it is: bytes, rows of changes."""
+"""A view's step + the logs of its tables -> the work that it is, and which way is less of it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 
-from hybridview.engine.reading import Log, size_of
+from hybridview.engine.reading import UNKNOWN, Log, size_of
 from hybridview.engine.relations import Relations
 from hybridview.engine.settled import Settled
 from hybridview.filestats import Size
 from hybridview.plan.steps import Apply, Load, Pinned
-from hybridview.strategy.costs import JOINED, Work, used_share
+from hybridview.strategy.costs import JOINED, Work, dearer, used_share
+
+
+def why_load(
+    settled: Settled, step: Apply, relations: Relations, kept: Mapping[str, int], log: Log
+) -> str:
+    """Say why a view is better recomputed than brought up to date; empty if it is not.
+
+    What is `kept` in memory is given with its rows, as far as they are known.
+    """
+    load, reason = step.otherwise, ""
+    if load is None or load.create:
+        return reason
+    with suppress(*UNKNOWN):  # no refresh fails because a log cannot tell a size
+        applying = of_apply(settled, step, relations, kept, log)
+        reason = dearer(applying, of_load(settled, load, log))
+    return reason
 
 
 def of_apply(

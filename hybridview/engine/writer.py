@@ -18,7 +18,7 @@ from hybridview.engine import inline, reading
 from hybridview.engine.commits import Commits
 from hybridview.engine.creating import create, needs_mapping
 from hybridview.engine.faults import reach
-from hybridview.engine.reading import UNKNOWN, size_of
+from hybridview.engine.reading import size_of
 from hybridview.engine.relations import Relations, Shown
 from hybridview.engine.session import Session, quote, table_at
 from hybridview.engine.settled import Places, Settled
@@ -27,12 +27,11 @@ from hybridview.engine.together import Together, follows_from_changes
 from hybridview.engine.touched import touched
 from hybridview.engine.tuning import LITTLE, running_with, write_settings
 from hybridview.engine.values import condition
-from hybridview.engine.weighing import of_apply, of_load
+from hybridview.engine.weighing import why_load
 from hybridview.filestats import Size
 from hybridview.plan.remembered import Remembered
 from hybridview.plan.steps import Apply, Feed, Load, NearRead, RefreshPlan, ViewPlan
 from hybridview.schema import WEIGHT
-from hybridview.strategy.costs import dearer
 
 if TYPE_CHECKING:
     from hybridview.engine.direct import Outcome, Question
@@ -312,17 +311,8 @@ class Writer:
         self._check_cost(settled, step, rows)
 
     def _check_cost(self, settled: Settled, step: Apply, kept: Mapping[str, int]) -> None:
-        """Stop where a recompute looks cheaper, now that it is known what can be skipped.
-
-        What is kept in memory is given with its rows, as far as they are known.
-        """
-        load = step.otherwise
-        if load is None or load.create:
-            return
-        reason = ""
-        with suppress(*UNKNOWN):  # no refresh fails because a log cannot tell a size
-            applying = of_apply(settled, step, self.relations, kept, self.places.log)
-            reason = dearer(applying, of_load(settled, load, self.places.log))
+        """Stop where a recompute looks cheaper, now that it is known what can be skipped."""
+        reason = why_load(settled, step, self.relations, kept, self.places.log)
         if reason:
             raise TooLarge(reason)
 
