@@ -9,7 +9,6 @@ not fit is left to the MERGE, which does the same.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -282,12 +281,10 @@ def _new_rows(
         inline.encode(f"CAST({values[name]} AS {kind})", kind.lower())
         for name, kind in stored_columns
     ]
-    text = literal(json.dumps(texts, separators=(",", ":")))
-    array = f"from_json({text}, 'array<array<string>>', map('mode', 'FAILFAST'))"
     return (
         f"SELECT array(number, CAST({gone} AS STRING), {', '.join(shown)}) AS answer FROM ("
         f"SELECT inlined[0] AS number, inlined[1] IS NOT NULL AS met, {d} AS d, {t} AS t "
-        f"FROM (SELECT explode({array}) AS inlined))"
+        f"FROM ({inline.exploded(texts)}))"
     )
 
 

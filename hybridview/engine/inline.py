@@ -80,8 +80,7 @@ def are_whole(rows: Sequence[tuple[Any, ...]]) -> bool:
 def as_relation(rows: Sequence[tuple[Any, ...]], columns: Sequence[tuple[str, str]]) -> str:
     """Return a query of literal rows, if there are any, with the given column names and types.
 
-    They are one literal, in JSON: a parser that looks at each value takes seconds for thousands of
-    rows. And they lie in one partition, so that whatever is done to them alone needs no shuffle.
+    They lie in one partition, so that whatever is done to them alone needs no shuffle.
     """
     if not rows:
         nulls = ", ".join(f"CAST(NULL AS {kind}) AS {quote(name)}" for name, kind in columns)
@@ -90,7 +89,18 @@ def as_relation(rows: Sequence[tuple[Any, ...]], columns: Sequence[tuple[str, st
         f"{decode(f'inlined[{place}]', kind.lower())} AS {quote(name)}"
         for place, (name, kind) in enumerate(columns)
     )
+    return f"SELECT /*+ COALESCE(1) */ {decoded} FROM ({exploded(rows)})"
+
+
+def exploded(rows: Sequence[Sequence[Any]]) -> str:
+    """Return a query of rows of text, each an array in a column `inlined`.
+
+    They are one literal, in JSON: a parser that looks at each value takes seconds for thousands of
+    rows. It is a column of a row, not an argument: else Spark would make an array of it once and
+    for all, and compare all its values whenever it looks at the plan, after each stage, at each
+    place where they are read.
+    """
     text = literal(json.dumps([list(row) for row in rows], separators=(",", ":")))
     # Else text that cannot be read would be no rows, without a word.
-    array = f"from_json({text}, 'array<array<string>>', map('mode', 'FAILFAST'))"
-    return f"SELECT /*+ COALESCE(1) */ {decoded} FROM (SELECT explode({array}) AS inlined)"
+    array = "from_json(`rows`, 'array<array<string>>', map('mode', 'FAILFAST'))"
+    return f"SELECT explode({array}) AS inlined FROM VALUES ({text}) AS given(`rows`)"

@@ -200,6 +200,24 @@ def assert_copies(shop: Warehouse) -> None:
     assert sorted(repr(row) for row in shop.rows("copies")) == base
 
 
+def test_literal_rows_are_no_part_of_the_plan(spark: Any) -> None:
+    """Else Spark compares all of them, at each place that reads them, after each stage."""
+    rows = [(str(i), f"text {i}") for i in range(3_000)]
+    query = inline.as_relation(rows, [("id", "int"), ("t", "string")])
+    frame = spark.sql(f"SELECT a.id FROM ({query}) a JOIN ({query}) b ON a.id = b.id")
+    plan = frame._jdf.queryExecution().optimizedPlan()
+    assert "text 2999" not in expressions_of(plan)
+    assert frame.count() == len(rows)
+    assert spark.sql(query).rdd.getNumPartitions() == 1
+
+
+def expressions_of(plan: Any) -> str:
+    """Return the expressions of a plan as text; what its leaves hold are rows."""
+    return " ".join(
+        plan.apply(i).expressions().mkString(" ") for i in range(100) if plan.apply(i) is not None
+    )
+
+
 @pytest.mark.parametrize("rows_as_text", [True, False], ids=["inline", "cached"])
 def test_odd_values_survive(
     odd_values: Warehouse, tmp_path: Path, rows_as_text: bool, monkeypatch: pytest.MonkeyPatch
