@@ -155,14 +155,20 @@ class Refresh:
 
 def declare(folder: Path, spark: Any, tables: Mapping[str, Path]) -> None:
     """Make a store that knows all tables, for those of all queries: keys are checked by scans."""
-    if folder.exists():
+    if folder.exists() and _knows(Store.open(folder, spark=spark), tables):
         return
+    shutil.rmtree(folder, ignore_errors=True)
     unfinished = folder.with_name(f"{folder.name}.unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)
     store = Store.open(unfinished, spark=spark)
     for name in sorted(tables, key=lambda name: name in REFERENCES):
         declare_table(store, name, tables[name])
     unfinished.rename(folder)
+
+
+def _knows(store: Store, tables: Mapping[str, Path]) -> bool:
+    """Say whether a store has these tables where they are: the benchmark's folder may be moved."""
+    return all(store.location(name) == str(path.resolve()) for name, path in tables.items())
 
 
 def declare_table(store: Store, name: str, path: Path) -> None:
