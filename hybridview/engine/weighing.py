@@ -1,41 +1,74 @@
-"""A view's step + the logs of its tables -> the work that it is, and which way is less of it."""
+"""A view's step + the logs of its tables -> the work that it is, and which way is less of it.
+
+It is looked at three times, as more is known: before any change is fetched, by the logs; once the
+changed keys are known, and the files that can be skipped; once rows near changes are kept.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 
+from hybridview.engine import inline
+from hybridview.engine.readers import is_read_once, readers
 from hybridview.engine.reading import UNKNOWN, Log, size_of
 from hybridview.engine.relations import Relations
 from hybridview.engine.settled import Settled
 from hybridview.filestats import Size
-from hybridview.plan.steps import Apply, Load, Pinned
-from hybridview.strategy.costs import JOINED, Work, dearer, used_share
+from hybridview.plan.steps import Apply, Load, Pinned, RefreshPlan
+from hybridview.strategy.costs import Applying, Loading, dearer, used_share
+
+Kept = Mapping[str, int | None]
+"""What is looked for once and then kept, by symbol: the number of rows that are looked at in memory
+from then on, once it is known."""
+
+
+def why_load_at_once(plan: RefreshPlan, settled: Settled, step: Apply, log: Log) -> str:
+    """Say why a view is better recomputed than its changes even fetched; empty if it is not."""
+    return _why_load(settled, step, log, lambda: of_fetching(plan, settled, step))
 
 
 def why_load(
-    settled: Settled, step: Apply, relations: Relations, kept: Mapping[str, int], log: Log
+    plan: RefreshPlan, settled: Settled, step: Apply, relations: Relations, kept: Kept, log: Log
 ) -> str:
-    """Say why a view is better recomputed than brought up to date; empty if it is not.
+    """Say why a view is better recomputed, now that its changes are fetched; empty if it is not."""
+    return _why_load(
+        settled, step, log, lambda: of_apply(plan, settled, step, relations, kept, log)
+    )
 
-    What is `kept` in memory is given with its rows, as far as they are known.
-    """
+
+def _why_load(settled: Settled, step: Apply, log: Log, work: Callable[[], Applying]) -> str:
     load, reason = step.otherwise, ""
     if load is None or load.create:
         return reason
     with suppress(*UNKNOWN):  # no refresh fails because a log cannot tell a size
-        applying = of_apply(settled, step, relations, kept, log)
-        reason = dearer(applying, of_load(settled, load, log))
+        reason = dearer(work(), of_load(settled, load, log))
     return reason
 
 
-def of_apply(
-    settled: Settled, step: Apply, relations: Relations, kept: Mapping[str, int], log: Log
-) -> Work:
-    """Return the work of computing a change and of merging it.
+def of_fetching(plan: RefreshPlan, settled: Settled, step: Apply) -> Applying:
+    """Return the least work of applying a change, by the rows of its feeds.
 
-    What is `kept` is read once, and then looked at in memory; it has so many rows, as far as known.
+    Rows that went and came again are not counted: most of them cancel.
     """
+    view = settled.view
+    fetched = added = large = 0.0
+    for feed in () if step.whole else view.feeds:
+        if feed.rows is None or feed.rewritten or feed.compare:
+            continue
+        if is_read_once(plan, view, feed):
+            added += feed.rows
+        elif feed.rows > inline.MAX_ROWS:
+            # The views that read a change fetch it once.
+            share = 1 / len(readers(plan, feed))
+            fetched, large = fetched + feed.rows * share, large + share
+    return Applying(len(step.near), large, fetched, fetched, added)
+
+
+def of_apply(
+    plan: RefreshPlan, settled: Settled, step: Apply, relations: Relations, kept: Kept, log: Log
+) -> Applying:
+    """Return the work of computing a change from what was fetched, and of merging it."""
     view = settled.view
     stored = size_of(view.name, view.stored_version, log)
     state = (settled.state,) if settled.state is not None else ()
@@ -48,31 +81,53 @@ def of_apply(
     for near in step.near:
         bytes_of[near.symbol] = relations.near_bytes[near.symbol] * shares[near.name.lower()]
     read = sum(
-        bytes_of.get(symbol, 0.0) * (1 if symbol in kept else times)
+        bytes_of.get(symbol, 0.0) * _times_read(symbol, times, kept)
         for symbol, times in step.readings.items()
     )
-    changed = 0
+    changed = added = fetched = 0
     for feed in () if step.whole else view.feeds:
-        known = relations.of_symbol.get(f"{feed.name}@changes".lower())
-        rows = known.rows if known is not None else None
-        changed += rows if rows is not None else feed.rows or 0
+        symbol = f"{feed.name}@changes"
+        known, rows = relations.of_symbol.get(symbol.lower()), feed.rows or 0
+        if known is not None and known.rows is not None:
+            changed += known.rows
+        elif is_read_once(plan, view, feed):
+            added += rows
+        else:  # it is read, and netted, wherever it is used
+            fetched += rows * step.readings.get(symbol, 1)
     # A MERGE looks for the files to write anew, and then reads them once more.
-    rewritten = stored.bytes * _touched_share(stored, changed)
-    again = sum(rows * step.readings.get(symbol, 1) for symbol, rows in kept.items())
-    return Work(read + stored.bytes + rewritten, changed, rewritten, again)
+    rewritten = stored.bytes * _touched_share(stored, changed + added + fetched)
+    again = sum((rows or 0) * step.readings.get(symbol, 1) for symbol, rows in kept.items())
+    looks = sum(kept.get(near.symbol) is None for near in step.near)
+    return Applying(
+        looks=looks,
+        fetched=fetched,
+        changed=changed,
+        added=added,
+        again=again,
+        read=read + stored.bytes + rewritten,
+        written=rewritten,
+    )
 
 
-def of_load(settled: Settled, load: Load, log: Log) -> Work:
+def _times_read(symbol: str, times: int, kept: Kept) -> int:
+    """Return how often a relation is still to be read from its files."""
+    if symbol not in kept:
+        return times
+    return 1 if kept[symbol] is None else 0
+
+
+def of_load(settled: Settled, load: Load, log: Log) -> Loading:
     """Return the work of a recompute."""
     view = settled.view
-    read = 0.0
+    tables, read, joined = 0, 0.0, 0.0
     for source in view.sources:
         pinned = next(s for s in settled.sources if s.name == source.name)
-        size = size_of(pinned.name, pinned.version, log)
         times = load.readings.get(pinned.name.lower(), 1)
-        whole = len(view.sources) > 1 and pinned.name.lower() not in load.few_of
-        read += size.bytes * _share(pinned, log) * times * (JOINED if whole else 1.0)
-    return Work(read, written=size_of(view.name, view.stored_version, log).bytes)
+        size = size_of(pinned.name, pinned.version, log).bytes * _share(pinned, log) * times
+        tables, read = tables + times, read + size
+        if len(view.sources) > 1 and pinned.name.lower() not in load.few_of:
+            joined += size
+    return Loading(tables, read, joined, size_of(view.name, view.stored_version, log).bytes)
 
 
 def _share(source: Pinned, log: Log) -> float:

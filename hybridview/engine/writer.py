@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hybridview.algebra.plan import GONE, KEPT
-from hybridview.compiler.program import Method
 from hybridview.compiler.statements import bounded
 from hybridview.deltalog import FEED_PROPERTY
 from hybridview.engine import inline, reading
 from hybridview.engine.commits import Commits
 from hybridview.engine.creating import create, needs_mapping
 from hybridview.engine.faults import reach
+from hybridview.engine.readers import is_read_once, parts
 from hybridview.engine.reading import size_of
 from hybridview.engine.relations import Relations, Shown
 from hybridview.engine.session import Session, quote, table_at
@@ -27,7 +26,7 @@ from hybridview.engine.together import Together, follows_from_changes
 from hybridview.engine.touched import touched
 from hybridview.engine.tuning import LITTLE, running_with, write_settings
 from hybridview.engine.values import condition
-from hybridview.engine.weighing import why_load
+from hybridview.engine.weighing import Kept, why_load, why_load_at_once
 from hybridview.filestats import Size
 from hybridview.plan.remembered import Remembered
 from hybridview.plan.steps import Apply, Feed, Load, NearRead, RefreshPlan, ViewPlan
@@ -94,13 +93,14 @@ class Writer:
         view, relations = settled.view, self.relations
         self.relations.under(view.settings or {})
         shared = follows_from_changes(view)
+        _stop(why_load_at_once(self.plan, settled, step, self.places.log))
         self._show_changes(settled, step, every=shared)
         if not step.whole and not relations.shared.matter(self.session, view, settled.ends):
             return Done(dict(NO_ROWS), reading.of_feeds(view.feeds, settled.ends, self.places.log))
         kept, over_kept = self._show_tables(settled, step)
         read = self._read(settled, step)
         symbols = [symbol for symbol, _ in (*kept, *over_kept)]
-        self._check_cost(settled, step, dict.fromkeys(symbols, 0))
+        self._check_cost(settled, step, dict.fromkeys(symbols))
         counts = None
         try:
             for symbol, query in kept:
@@ -152,7 +152,7 @@ class Writer:
         if len(feeds) > 1:
             self._fetch_at_once(settled, feeds)
         for feed in feeds:
-            once, end = self._is_read_once(view, feed), settled.ends[feed.name]
+            once, end = is_read_once(self.plan, view, feed), settled.ends[feed.name]
             changed = self.relations.changes(view, feed, end, once, every)
             if step.at_most is not None and feed.rewritten and changed is not None:
                 self._check_share(feed.name, changed, step.at_most)
@@ -161,7 +161,7 @@ class Writer:
         """Fetch several changes at the same time: most of it is planning and waiting."""
 
         def fetch(feed: Feed) -> None:
-            once = self._is_read_once(settled.view, feed)
+            once = is_read_once(self.plan, settled.view, feed)
             self.relations.shared.of(
                 self.session, settled.view, feed, settled.ends[feed.name], once
             )
@@ -181,7 +181,7 @@ class Writer:
         if step.reads(quote(f"{view.name}@target")):
             relations.target(view.name)
         pinned = {source.name.lower(): source for source in settled.sources}
-        for feed, part in _parts(view):
+        for feed, part in parts(view):
             relations.part(feed, part, pinned[feed.name.lower()].columns)
         kept: list[Shown] = []
         over_kept: list[Shown] = []
@@ -200,16 +200,6 @@ class Writer:
                     # Else Spark looks for them wherever they are used.
                     kept.append((near.symbol, few))
         return kept, over_kept
-
-    def _is_read_once(self, view: ViewPlan, feed: Feed) -> bool:
-        """Say whether a change has one reader, who adds it up: then it need not be netted."""
-        step = view.step
-        if not isinstance(step, Apply) or step.method != Method.ADD or step.near or step.kept:
-            return False
-        if any(of is feed for of, _ in _parts(view)):
-            return False
-        readers = [v for v in self.plan.views if any(f.name == feed.name for f in v.feeds)]
-        return len(readers) == 1 and step.readings.get(f"{feed.name}@changes", 2) == 1
 
     def _keep(self, symbol: str, query: str) -> None:
         """Compute a part of a change, for those who read it: as literals if it is small.
@@ -305,16 +295,14 @@ class Writer:
         """
         if step.otherwise is None or self.in_memory.isdisjoint(kept):
             return
-        rows = dict.fromkeys(kept, 0)
+        rows: dict[str, int | None] = dict.fromkeys(kept, 0)
         for symbol in self.in_memory.intersection(kept):
             rows[symbol] = int(self.session.run(f"SELECT count(*) FROM {quote(symbol)}")[0][0])
         self._check_cost(settled, step, rows)
 
-    def _check_cost(self, settled: Settled, step: Apply, kept: Mapping[str, int]) -> None:
+    def _check_cost(self, settled: Settled, step: Apply, kept: Kept) -> None:
         """Stop where a recompute looks cheaper, now that it is known what can be skipped."""
-        reason = why_load(settled, step, self.relations, kept, self.places.log)
-        if reason:
-            raise TooLarge(reason)
+        _stop(why_load(self.plan, settled, step, self.relations, kept, self.places.log))
 
     def _check_share(self, name: str, changed: int, at_most: float) -> None:
         """Stop where so much of a recomputed view changed that adding it up would cost more."""
@@ -366,17 +354,13 @@ class Writer:
         return _Change(int(count), bool(negative), int(total))
 
 
-def _parts(view: ViewPlan) -> list[tuple[Feed, str]]:
-    """Return the parts of changes, by what became of keys, that a view's change is made from."""
-    step = view.step
-    if not isinstance(step, Apply) or step.whole:
-        return []
-    parts = [(feed, part) for feed in view.feeds for part in (KEPT, GONE)]
-    return [(feed, part) for feed, part in parts if step.reads(quote(f"{feed.name}@{part}"))]
-
-
 class TooLarge(Exception):
     """A change is so large that the view is better recomputed; the text says how large."""
+
+
+def _stop(why: str) -> None:
+    if why:
+        raise TooLarge(why)
 
 
 @dataclass(frozen=True, slots=True)

@@ -140,6 +140,8 @@ def test_hybrid_looks_again_once_it_knows_how_many_rows_are_near(
     monkeypatch.setattr(inline, "MAX_ROWS", 2)
     monkeypatch.setattr(costs, "SMALL", 0)
     monkeypatch.setattr(costs, "APPLYING", 0)
+    monkeypatch.setattr(costs, "LOOKING", 0)
+    monkeypatch.setattr(costs, "KEEPING", 0)
     for again, executed in ((0.0, "incremental"), (1_000.0, "snapshot")):
         monkeypatch.setattr(costs, "AGAIN", again)
         shop.sql("UPDATE {lines} SET q = q + 1 WHERE parent = 62 AND n = 1")
