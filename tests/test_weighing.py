@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from hybridview.engine import inline
 from hybridview.engine.settled import Settled
-from hybridview.engine.weighing import of_fetching, of_load
+from hybridview.engine.weighing import Kept, of_apply, of_fetching, of_load
 from hybridview.filestats import Size
 from hybridview.plan.steps import Apply, Feed, Load, NearRead, Pinned, RefreshPlan, ViewPlan
 from hybridview.schema import Executed
@@ -85,7 +86,7 @@ def test_a_large_change_is_fetched_and_kept() -> None:
 
 
 def test_a_small_change_is_fetched_in_no_time() -> None:
-    assert fetching(replace(FEED, rows=MANY - 1), near=(NEAR,)) == Applying(1)
+    assert fetching(replace(FEED, rows=MANY - 1), near=(NEAR,)) == Applying()
 
 
 def test_a_change_that_is_added_up_is_not_kept() -> None:
@@ -100,7 +101,33 @@ def test_several_views_fetch_a_change_once() -> None:
     "feed", [replace(FEED, rewritten=True), replace(FEED, compare="why"), replace(FEED, rows=None)]
 )
 def test_of_some_changes_no_log_tells_the_rows(feed: Feed) -> None:
-    assert fetching(feed, near=(NEAR,)) == Applying(1)
+    assert fetching(feed, near=(NEAR,)) == Applying()
+
+
+def applying(near_bytes: float, kept: Kept) -> Applying:
+    step = Apply("", "", None, "add", None, near=(NEAR,), readings={NEAR.symbol: 3})
+    sources = (Pinned("lines", "lines", 3, ("a", "b")),)
+    view = ViewPlan("result", "", "", Executed.HYBRID, "", sources, step=step, stored_version=1)
+    plan = RefreshPlan("store", 1, "attempt", "hybrid", (view,))
+    relations: Any = SimpleNamespace(near_bytes={NEAR.symbol: near_bytes}, of_symbol={})
+    settled = Settled(view, sources, None, {}, {})
+    return of_apply(plan, settled, step, relations, kept, lambda name: LOGS[name])  # type: ignore[arg-type, return-value]
+
+
+STORED = 70
+
+
+def test_what_is_near_a_change_is_read_wherever_it_is_used() -> None:
+    assert applying(1000, {}) == Applying(1, read=3000 + STORED)
+
+
+def test_where_no_file_is_left_nothing_is_looked_for() -> None:
+    assert applying(0, {}) == Applying(0, read=STORED)
+
+
+def test_what_is_kept_is_read_once_and_then_looked_at_in_memory() -> None:
+    assert applying(1000, {NEAR.symbol: None}) == Applying(1, read=1000 + STORED)
+    assert applying(1000, {NEAR.symbol: 20}) == Applying(0, again=60, read=STORED)
 
 
 def test_the_plan_says_of_which_tables_few_rows_matter(tmp_path: Path) -> None:

@@ -47,9 +47,10 @@ def _why_load(settled: Settled, step: Apply, log: Log, work: Callable[[], Applyi
 
 
 def of_fetching(plan: RefreshPlan, settled: Settled, step: Apply) -> Applying:
-    """Return the least work of applying a change, by the rows of its feeds.
+    """Return the work of applying a change, as far as the rows of its feeds tell.
 
-    Rows that went and came again are not counted: most of them cancel.
+    Rows that went and came again are not counted: most of them cancel. And how much there is to
+    look for near a small change is known as soon as that is fetched, which takes no time.
     """
     view = settled.view
     fetched = added = large = 0.0
@@ -62,7 +63,7 @@ def of_fetching(plan: RefreshPlan, settled: Settled, step: Apply) -> Applying:
             # The views that read a change fetch it once.
             share = 1 / len(readers(plan, feed))
             fetched, large = fetched + feed.rows * share, large + share
-    return Applying(len(step.near), large, fetched, fetched, added)
+    return Applying(len(step.near) if large else 0, large, fetched, fetched, added)
 
 
 def of_apply(
@@ -97,7 +98,7 @@ def of_apply(
     # A MERGE looks for the files to write anew, and then reads them once more.
     rewritten = stored.bytes * _touched_share(stored, changed + added + fetched)
     again = sum((rows or 0) * step.readings.get(symbol, 1) for symbol, rows in kept.items())
-    looks = sum(kept.get(near.symbol) is None for near in step.near)
+    looks = sum(kept.get(n.symbol) is None and bytes_of[n.symbol] > 0 for n in step.near)
     return Applying(
         looks=looks,
         fetched=fetched,
