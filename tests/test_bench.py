@@ -310,8 +310,11 @@ def test_the_picture(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     from hybridview.bench.plot import draw
 
-    have = results(*(cell(q, p) for q in (1, 2, 3, 4, 5) for p in (0.01, 1.0, 10.0)))
+    have = results(*(cell(q, p) for q in (1, 2, 3, 4) for p in (0.01, 1.0, 10.0)), cell(5, 1.0))
     paths = draw(have, 10, tmp_path)
+    drawn = paths[1].read_text(encoding="utf-8")
+    # The last query has one size only, and shares its axis with the others.
+    assert all(f"<!-- {size} -->" in drawn for size in ("0.01", "1", "10"))
     assert [p.suffix for p in paths] == [".png", ".svg"]
     assert all(p.stat().st_size > 5_000 for p in paths)
     assert draw(have, 1, tmp_path) == ()

@@ -57,8 +57,9 @@ def draw(results: Results, scale: float, folder: Path) -> tuple[Path, ...]:
     for panel, query in zip(panels, queries, strict=False):
         _panel(panel, results, scale, query)
     # By itself an axis with one size only, and logarithms, has no width.
-    sizes = [cell.percent for cell in results.at(scale)]
-    panels[0].set_xlim(min(sizes) / ROOM, max(sizes) * ROOM)
+    sizes = sorted({cell.percent for cell in results.at(scale)})
+    panels[0].set_xlim(sizes[0] / ROOM, sizes[-1] * ROOM)
+    panels[0].set_xticks(sizes, [f"{size:g}" for size in sizes])
     for panel in panels[len(queries) :]:
         panel.set_axis_off()
     # A panel with none below it shows the numbers of the axis that its column shares.
@@ -93,8 +94,6 @@ def _panel(panel: Any, results: Results, scale: float, query: int) -> None:
     panel.set_xscale("log")
     panel.set_yscale("log")
     panel.set_title(f"Q{query}{_crossover_text(cells, cross)}", size=10)
-    panel.set_xticks([cell.percent for cell in cells])
-    panel.set_xticklabels([f"{cell.percent:g}" for cell in cells])
     panel.minorticks_off()
     panel.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     panel.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
