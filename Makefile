@@ -49,7 +49,7 @@ check: $(STAMP) ## Check style, types and the direction of imports
 	$(BIN)/mypy
 	$(BIN)/python -m pytest tests/test_layering.py
 
-bench: $(STAMP) java ## Measure refreshes against recomputes and MERGEs written by hand (about 15 minutes)
+bench: $(STAMP) java ## Measure refreshes against recomputes and MERGEs written by hand (about half an hour)
 	$(BIN)/hybridview bench --quick --folder bench-data
 
 sample: $(STAMP) ## Make sample_data anew

@@ -367,10 +367,10 @@ def test_cells_of_several_runs_say_when_they_were_measured() -> None:
     large = replace(cell(1, 0.01), measured="2026-11-18 02:00 UTC")
     later = replace(cell(3, 0.01), measured="2026-11-18 03:00 UTC")
     small = replace(cell(1, 0.1, scale=1), measured="2026-11-17 23:30 UTC")
-    text = report(results(large, later, small))
+    text = report(results(large, later, small, cell(4, 0.01, scale=1)))
     head = "seconds (median) and ratios, measured"
     assert f"SF10: {head} 2026-11-18 02:00 UTC to 2026-11-18 03:00 UTC" in text
-    assert f"SF1: {head} 2026-11-17 23:30 UTC" in text
+    assert f"SF1: {head} 2026-11-17 23:30 UTC (1 of 2 cells earlier)" in text
     assert any(line.endswith("1 pairs of cells, at most 2.5 hours apart") for line in text)
 
 

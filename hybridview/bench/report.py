@@ -160,12 +160,14 @@ def table(rows: Sequence[Sequence[str]]) -> list[str]:
     ]
 
 
-def _when(cells: Iterable[Cell]) -> str:
+def _when(cells: Sequence[Cell]) -> str:
     """Say when cells were measured: those of several runs may stand in one table."""
     times = sorted({cell.measured for cell in cells} - {""})
     if not times:
         return ""
-    return f", measured {times[0]}" + (f" to {times[-1]}" if times[1:] else "")
+    unknown = sum(not cell.measured for cell in cells)
+    earlier = f" ({unknown} of {len(cells)} cells earlier)" if unknown else ""
+    return f", measured {times[0]}" + (f" to {times[-1]}" if times[1:] else "") + earlier
 
 
 def _met(met: bool | None) -> str:
