@@ -209,7 +209,7 @@ class FolderLog:
 
     def commit(self, version: int) -> Commit:
         """Read one commit; raises LogGap if the log was cleaned past it."""
-        return read_commit(version, self._actions(version))
+        return read_commit(version, self.actions(version))
 
     def missing_files(self, version: int) -> tuple[str, ...]:
         """Return the files that the change feed of a commit would read and that are gone.
@@ -226,12 +226,10 @@ class FolderLog:
         return Size(len(files), sum(int(f.get("size") or 0) for f in files), None)
 
     def _feed_files(self, version: int) -> list[dict[str, Any]]:
-        actions = self._actions(version)
-        return [a["cdc"] for a in actions if "cdc" in a] or [
-            a[k] for a in actions for k in ("add", "remove") if k in a and a[k].get("dataChange", 1)
-        ]
+        return [file for _, file in feed_actions(self.actions(version))]
 
-    def _actions(self, version: int) -> list[dict[str, Any]]:
+    def actions(self, version: int) -> list[dict[str, Any]]:
+        """Return all that a commit says; raises LogGap if it cannot be read any more."""
         path = self.folder / f"{version:020d}.json"
         try:
             # Not splitlines(): JSON may hold U+2028 and the like as they are.
@@ -244,6 +242,19 @@ class FolderLog:
             return [json.loads(line) for line in lines if line.strip()]
         except json.JSONDecodeError:
             raise LogGap(f"commit {version} of {self.path.name} is no JSON") from None
+
+
+def feed_actions(actions: list[dict[str, Any]]) -> list[tuple[str, dict[str, Any]]]:
+    """Return the files that the change feed of a commit consists of, each with its kind.
+
+    These are the commit's own change files if it wrote any, else what it added and removed.
+    """
+    return [("cdc", a["cdc"]) for a in actions if "cdc" in a] or [
+        (k, a[k])
+        for a in actions
+        for k in ("add", "remove")
+        if k in a and a[k].get("dataChange", True)
+    ]
 
 
 def read_commit(version: int, actions: list[dict[str, Any]]) -> Commit:

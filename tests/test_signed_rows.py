@@ -8,7 +8,8 @@ from typing import Any
 from pyspark.errors import PySparkException
 
 from hybridview.algebra.plan import GONE, KEPT
-from hybridview.engine.changes import Change, Changes
+from hybridview.engine.change import Change
+from hybridview.engine.changes import Changes
 from hybridview.engine.signed_rows import MOST_CONDITIONS, fetch_judged, netted, of_keys
 from hybridview.plan.steps import Feed, ViewPlan
 from hybridview.schema import Executed

@@ -11,32 +11,26 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
+from pathlib import Path
 
-from hybridview.algebra.plan import GONE
 from hybridview.compiler.links import part_of
 from hybridview.engine import inline, signed_rows
+from hybridview.engine.change import Change, Keys, find_values, gone_keys, lower, where
 from hybridview.engine.netting import netted_sql
 from hybridview.engine.session import Session, literal, quote, table_at
-from hybridview.engine.signed_rows import Met, fetch_judged, of_keys
+from hybridview.engine.signed_rows import fetch_judged, judge, of_keys
 from hybridview.engine.spark_errors import refuses_feed, spark_errors
-from hybridview.engine.values import Values, of_runs, of_texts, orderable
+from hybridview.engine.values import Values
 from hybridview.plan.steps import Feed, ViewPlan
 from hybridview.schema import WEIGHT
+from hybridview.tablefiles.feed import read_feed
 
 _SIGN = "CASE WHEN `_change_type` IN ('insert', 'update_postimage') THEN 1 ELSE -1 END"
 
 MOST_KEPT = 1_000_000
 """A change of no more rows is kept in memory."""
 
-RUNS = 256
-"""Into how many runs the values of a change that is not fetched are put."""
-
-
 REFUSED = "its change feed cannot be read"
-
-Keys = tuple[str, frozenset[str]]
-"""The type of a key and some of its values, as texts."""
 
 
 class _Refused(Exception):
@@ -45,28 +39,6 @@ class _Refused(Exception):
     It is read with the table's newest columns: a column renamed after the version that we are
     pinned at is enough. What changed is then the difference of two versions.
     """
-
-
-@dataclass
-class Change:
-    """Signed rows of a source: where to read them, and what is known of them."""
-
-    relation: str
-    """A query that any session of this refresh can run."""
-    rows: int | None = None
-    columns: Sequence[tuple[str, str]] = ()
-    fetched: Sequence[tuple[Any, ...]] | None = None
-    """The rows of a small change, as texts."""
-    kept_as: str = ""
-    """The global temporary view it is kept in memory as."""
-    met: Met = field(default_factory=dict)
-    """Which of the fetched rows matter to views, by the conditions of these."""
-    gone: Keys | None = None
-    """The keys that are gone, once somebody asked."""
-    in_memory: bool = False
-    """Whether reading it is cheap, although its rows are not known here."""
-    values: dict[str, Values | None] = field(default_factory=dict)
-    """The values of its columns, as far as somebody asked."""
 
 
 @dataclass
@@ -93,10 +65,7 @@ class Changes:
         The session has the settings of the view. With `once`, the change is not even fetched: one
         statement reads it, and nobody asks for its values.
         """
-        # Which rows matter, by a view's conditions, depends on its settings.
-        meaning = sorted((view.settings or {}).items())
-        listed = ", ".join(feed.columns)
-        key = f"{feed.name} {feed.start + 1}-{end} of {listed} {bool(feed.compare)} {meaning}"
+        key = _key(view, feed, end)
         with self._lock(key):
             if key not in self.made and key not in self.refused:
                 try:
@@ -108,6 +77,19 @@ class Changes:
         # Columns that other views use may not have been there at the older version.
         return self.of(session, view, replace(feed, compare=REFUSED, columns=feed.own), end)
 
+    def refuse(self, view: ViewPlan, ends: Mapping[str, int]) -> bool:
+        """Note that a statement could not read the feeds of a view; say whether one was unread.
+
+        What is asked for next is the difference of two versions.
+        """
+        keys = {_key(view, feed, ends[feed.name]) for feed in view.feeds if not feed.compare}
+        with self.guard:
+            unread = {key for key in keys if key in self.made and self.made[key].unread}
+            self.refused |= unread
+            for key in unread:
+                del self.made[key]
+        return bool(unread)
+
     def relevant(self, change: Change, feed: Feed) -> Change:
         """Return the rows of a change that can matter to a view, as far as that is known."""
         if not feed.wanted:
@@ -115,7 +97,7 @@ class Changes:
         key = f"{id(change)} where {feed.wanted}"
         with self._lock(key):
             if key not in self.made:
-                self.made[key] = _where(change, feed.wanted)
+                self.made[key] = where(change, feed.wanted)
             return self.made[key]
 
     def matter(self, session: Session, view: ViewPlan, ends: Mapping[str, int]) -> bool:
@@ -147,14 +129,14 @@ class Changes:
         places = [n for n, (c, _) in enumerate(change.columns) if c.lower() in wanted]
         shown = [change.columns[place] for place in places]
         names = [name for name, _ in shown]
-        types = [kind.lower() for name, kind in shown if name.lower() in _lower(feed.key)]
+        types = [kind.lower() for name, kind in shown if name.lower() in lower(feed.key)]
         # Texts tell 0.0 and -0.0 apart, and words that a collation does not; SQL does as joins do.
         as_text = not any(t in ("float", "double") or " collate " in t for t in types)
         if change.fetched is not None and as_text:
             shorter = [tuple(row[p] for p in places) for row in change.fetched]
             weights = [row[-1] for row in change.fetched]
             rows = signed_rows.netted([(*r, w) for r, w in zip(shorter, weights, strict=True)])
-            key = [n for n, name in enumerate(names) if name.lower() in _lower(feed.key)]
+            key = [n for n, name in enumerate(names) if name.lower() in lower(feed.key)]
             fetched = of_keys(rows, key, part)
             if feed.wanted in change.met:
                 # The columns that a view's condition reads are among those it uses.
@@ -179,7 +161,7 @@ class Changes:
         key = " ".join([name, *(str(id(keys)) for keys in without)])
         with self._lock(f"{id(change)} {key}"):
             if key not in change.values:
-                change.values[key] = _find_values(session, change, name, without)
+                change.values[key] = find_values(session, change, name, without)
             return change.values[key]
 
     def gone_keys(self, feed: Feed, change: Change) -> Keys:
@@ -189,7 +171,7 @@ class Changes:
         """
         with self._lock(f"{id(change)} gone keys"):
             if change.gone is None:
-                change.gone = _gone_keys(feed, change)
+                change.gone = gone_keys(feed, change)
             return change.gone
 
     def release(self, session: Session) -> None:
@@ -212,15 +194,39 @@ class Changes:
     ) -> Change:
         if feed.compare:
             return self._make(session, view, feed, self._difference(feed, end), netted=True)
+        found = self._read(session, view, feed, end, once)
+        if found is not None:
+            return found
         try:
             query = self._feed(session, feed, end)
             if once and not feed.rewritten:
-                return _planned(session, query)
+                # Delta refuses a range when a statement over it is planned. One more statement to
+                # learn that beforehand would plan the same again: see `refuse`.
+                return Change(query, unread=True)
             return self._make(session, view, feed, query, netted=feed.rewritten)
         except spark_errors() as error:
             if not refuses_feed(error):
                 raise
             raise _Refused from None
+
+    def _read(
+        self, session: Session, view: ViewPlan, feed: Feed, end: int, once: bool
+    ) -> Change | None:
+        """Return a small change whose files are read here; None if it is Spark's to read.
+
+        What is used once need not be judged: the statement that uses it does so anyway.
+        """
+        if feed.rows is not None and feed.rows > inline.MAX_ROWS:
+            return None
+        folder = Path(self.path(feed.name))
+        found = read_feed(folder, feed.start, end, feed.columns, inline.MAX_ROWS)
+        if found is None or not inline.can_stand(found.rows):
+            return None
+        rows = signed_rows.netted(found.rows)
+        columns = [*((c.name, c.type) for c in found.columns), (WEIGHT, "int")]
+        conditions = [] if once else [c for c in self._wanted(view, feed) if c]
+        met = judge(session, rows, columns, conditions)
+        return Change(inline.as_relation(rows, columns), len(rows), columns, rows, met=met)
 
     def _feed(self, session: Session, feed: Feed, end: int) -> str:
         """Return the query of the change feed after `start` up to `end`."""
@@ -319,20 +325,6 @@ class Changes:
         return Change(f"SELECT * FROM {name}", int(count), columns, kept_as=name)
 
 
-def _where(change: Change, wanted: str) -> Change:
-    """Return the rows of a change for which a condition is true."""
-    if change.fetched is not None:
-        if wanted not in change.met:
-            return change
-        met = change.met[wanted]
-        rows = [row for row in change.fetched if row[:-1] in met]
-        return Change(inline.as_relation(rows, change.columns), len(rows), change.columns, rows)
-    if not change.kept_as:
-        return change
-    query = f"SELECT * FROM ({change.relation}) WHERE {wanted}"
-    return Change(query, change.rows, change.columns, in_memory=True)
-
-
 def _matter(query: str, wanted: Sequence[str], feed: Feed) -> str:
     """Return the rows of a change that matter to any view, if what became of keys is not asked."""
     if not wanted or "" in wanted or feed.key or len(wanted) > signed_rows.MOST_CONDITIONS:
@@ -351,7 +343,14 @@ def _fetch(
     return Change(inline.as_relation(rows, columns), len(rows), columns, rows, met=found[1])
 
 
-def _planned(session: Session, query: str, columns: Sequence[tuple[str, str]] = ()) -> Change:
+def _key(view: ViewPlan, feed: Feed, end: int) -> str:
+    # Which rows matter, by a view's conditions, depends on its settings.
+    meaning = sorted((view.settings or {}).items())
+    listed = ", ".join(feed.columns)
+    return f"{feed.name} {feed.start + 1}-{end} of {listed} {bool(feed.compare)} {meaning}"
+
+
+def _planned(session: Session, query: str, columns: Sequence[tuple[str, str]]) -> Change:
     """Return a change that is read where it is used."""
     # Planning the query is enough for Delta to refuse the range.
     session.run(f"EXPLAIN {query}")
@@ -362,44 +361,4 @@ def _global(name: str) -> str:
     return f"`global_temp`.{quote(name)}"
 
 
-def _gone_keys(feed: Feed, change: Change) -> Keys:
-    places = [n for n, (name, _) in enumerate(change.columns) if name.lower() in _lower(feed.key)]
-    if change.fetched is None or len(places) != 1:
-        return "", frozenset()
-    gone = of_keys(change.fetched, places, GONE)
-    keys = (row[places[0]] for row in gone)
-    # NULL is no key that anything refers to, but <=> finds it.
-    return change.columns[places[0]][1], frozenset(key for key in keys if key is not None)
-
-
-def _find_values(
-    session: Session, change: Change, column: str, without: Sequence[Keys]
-) -> Values | None:
-    found = [(i, kind) for i, (name, kind) in enumerate(change.columns) if name.lower() == column]
-    if not found or not orderable(found[0][1]):
-        return None
-    place, kind = found[0]
-    if change.fetched is not None:
-        # Texts of one type are equal where the values are; of others they need not be.
-        out = frozenset[str]().union(*(keys for of_type, keys in without if of_type == kind))
-        return of_texts(kind, {row[place] for row in change.fetched} - out)
-    if not change.kept_as and not change.in_memory:
-        return None
-    name = quote(change.columns[place][0])
-    low, high = (inline.encode(f"{which}(k)", kind) for which in ("min", "max"))
-    rows = session.run(
-        f"SELECT {low}, {high}, n FROM "
-        f"(SELECT k, CASE WHEN k IS NOT NULL THEN ntile({RUNS}) OVER (ORDER BY k) END AS n "
-        f"FROM (SELECT DISTINCT {name} AS k FROM ({change.relation}))) GROUP BY n"
-    )
-    runs = [(str(low), str(high)) for low, high, number in rows if number is not None]
-    if not inline.are_whole(runs):
-        return None
-    return of_runs(kind, runs, any(number is None for _, _, number in rows))
-
-
-def _lower(names: Sequence[str]) -> set[str]:
-    return {name.lower() for name in names}
-
-
-__all__ = ["Change", "Changes"]
+__all__ = ["Changes"]

@@ -16,8 +16,6 @@ from itertools import repeat
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from hybridview.compiler.layout import EPOCH, ROW, LayoutKind
 from hybridview.compiler.program import Method
 from hybridview.compiler.statements import KEY, PRESENT, Merge
@@ -29,12 +27,11 @@ from hybridview.plan.steps import Apply, ViewPlan
 from hybridview.schema import WEIGHT
 from hybridview.tablefiles.change import Change, Mark, Place, Row, Taken, commit
 from hybridview.tablefiles.meeting import Met, meet
+from hybridview.tablefiles.parquet import UNFIT
 from hybridview.tablefiles.table import FileTable, open_table
 from hybridview.tablefiles.values import identifies, kind_of
 
 ENGINE = "hybridview"
-UNFIT = (ValueError, OverflowError, KeyError, OSError, pa.ArrowException)
-"""What a value, or a file, that is not as others are raises: then Spark does it."""
 
 Columns = Sequence[tuple[str, str]]
 Texts = Sequence[tuple[Any, ...]]

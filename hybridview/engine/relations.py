@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from hybridview.deltalog import DeltaLog
-from hybridview.engine.changes import Change, Changes
+from hybridview.engine.change import Change
+from hybridview.engine.changes import Changes
 from hybridview.engine.session import Session, quote, table_at
 from hybridview.engine.values import USEFUL_SHARE, Values, condition, share, together, unskipped
 from hybridview.filestats import Size, total

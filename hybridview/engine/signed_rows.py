@@ -19,7 +19,7 @@ Met = Mapping[str, frozenset[Texts]]
 MOST_CONDITIONS = 200
 """How many conditions are computed of each row: a larger statement would not be compiled."""
 
-_FLAGS = f"{HIDDEN}flags"
+_FLAGS, _NUMBER = f"{HIDDEN}flags", f"{HIDDEN}number"
 
 
 def fetch_judged(
@@ -31,8 +31,7 @@ def fetch_judged(
     so. None if there are too many rows, or of types that text cannot carry.
     """
     if 0 < len(conditions) <= MOST_CONDITIONS:
-        cases = ", ".join(f"CASE WHEN {c} THEN '1' ELSE '0' END" for c in conditions)
-        judged = f"SELECT concat({cases}) AS {quote(_FLAGS)}, * FROM ({query})"
+        judged = f"SELECT {_flags(conditions)} AS {quote(_FLAGS)}, * FROM ({query})"
         try:
             rows = inline.fetch(session, judged, [(_FLAGS, "string"), *columns])
         except spark_errors():
@@ -41,6 +40,33 @@ def fetch_judged(
             return None if rows is None else ([row[1:] for row in rows], _met(rows, conditions))
     plain = inline.fetch(session, query, columns)
     return None if plain is None else (plain, {})
+
+
+def judge(
+    session: Session,
+    rows: Sequence[Texts],
+    columns: Sequence[tuple[str, str]],
+    conditions: Sequence[str],
+) -> Met:
+    """Say which conditions some rows meet, whose last column is a weight.
+
+    Nothing is known of conditions if one of them cannot be computed.
+    """
+    if not rows or not 0 < len(conditions) <= MOST_CONDITIONS:
+        return {}
+    numbered = [(str(number), *row[:-1]) for number, row in enumerate(rows)]
+    literals = inline.as_relation(numbered, [(_NUMBER, "string"), *columns[:-1]])
+    try:
+        flags = session.run(f"SELECT {quote(_NUMBER)}, {_flags(conditions)} FROM ({literals})")
+    except spark_errors():
+        return {}
+    return _met([(flag, *rows[int(number)]) for number, flag in flags], conditions)
+
+
+def _flags(conditions: Sequence[str]) -> str:
+    """Return the SQL of a text that has a character for each condition."""
+    cases = ", ".join(f"CASE WHEN {c} THEN '1' ELSE '0' END" for c in conditions)
+    return f"concat({cases})"
 
 
 def _met(rows: Sequence[Texts], conditions: Sequence[str]) -> Met:
@@ -74,4 +100,4 @@ def of_keys(rows: Sequence[Texts], key: Sequence[int], part: str) -> list[Texts]
     return [row for row in rows if signs[tuple(row[place] for place in key)] == wanted]
 
 
-__all__ = ["Met", "Texts", "fetch_judged", "netted", "of_keys"]
+__all__ = ["Met", "Texts", "fetch_judged", "judge", "netted", "of_keys"]

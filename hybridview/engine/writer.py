@@ -21,7 +21,7 @@ from hybridview.engine.reading import size_of
 from hybridview.engine.relations import Relations, Shown
 from hybridview.engine.session import Session, quote, table_at
 from hybridview.engine.settled import Places, Settled
-from hybridview.engine.spark_errors import spark_errors
+from hybridview.engine.spark_errors import refuses_feed, spark_errors
 from hybridview.engine.together import Together, follows_from_changes
 from hybridview.engine.touched import touched
 from hybridview.engine.tuning import LITTLE, running_with, write_settings
@@ -90,6 +90,17 @@ class Writer:
 
     def apply(self, settled: Settled, step: Apply) -> Done:
         """Compute the change; write it in one commit unless it is empty."""
+        try:
+            return self._apply(settled, step)
+        except spark_errors() as error:
+            if not refuses_feed(error):
+                raise
+            # Nothing is written before all of the change was read.
+            if not self.relations.shared.refuse(settled.view, settled.ends):
+                raise
+        return self._apply(settled, step)
+
+    def _apply(self, settled: Settled, step: Apply) -> Done:
         view, relations = settled.view, self.relations
         self.relations.under(view.settings or {})
         shared = follows_from_changes(view)

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from hybridview.deltalog import FEED_PROPERTY, field_type
 from hybridview.filestats import column_values
 from hybridview.schema import Column
+from hybridview.tablefiles.parquet import read_columns
 from hybridview.tablefiles.values import Kind, kind_of
 
 READABLE = {"timestampNtz"}
@@ -38,7 +38,6 @@ OLD_PROTOCOLS = (2, 4)
 """Before features had names: appendOnly and invariants; with checks and the change feed."""
 CHECKPOINTS = "delta.checkpointInterval"
 PLAIN_PATH = re.compile(r"[A-Za-z0-9._/-]+\.parquet")
-OLD_CALENDAR = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,15 +76,7 @@ class FileTable:
 
     def read(self, file: DataFile, names: Sequence[str]) -> pa.Table:
         """Return some columns of a file; raises ValueError if it is not as others are."""
-        path = self.folder / file.path
-        with pq.ParquetFile(path, coerce_int96_timestamp_unit="us") as opened:
-            about = opened.schema_arrow.metadata or {}
-            if any(key in about for key in OLD_CALENDAR):
-                raise ValueError(f"{file.path} has dates of an old calendar")
-            if not set(names) <= set(opened.schema_arrow.names):
-                raise ValueError(f"{file.path} misses columns")
-            rows = opened.read(columns=list(names), use_threads=False)
-        return rows.select(list(names)).cast(self.schema(names))
+        return read_columns(self.folder / file.path, {name: self.kind(name) for name in names})
 
 
 def open_table(folder: Path, version: int) -> FileTable | None:
