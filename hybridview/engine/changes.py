@@ -23,7 +23,6 @@ from hybridview.engine.spark_errors import refuses_feed, spark_errors
 from hybridview.engine.values import Values
 from hybridview.plan.steps import Feed, ViewPlan
 from hybridview.schema import WEIGHT
-from hybridview.tablefiles.feed import read_feed
 
 _SIGN = "CASE WHEN `_change_type` IN ('insert', 'update_postimage') THEN 1 ELSE -1 END"
 
@@ -218,8 +217,10 @@ class Changes:
         """
         if feed.rows is not None and feed.rows > inline.MAX_ROWS:
             return None
+        from hybridview.tablefiles import feed as files  # it imports much
+
         folder = Path(self.path(feed.name))
-        found = read_feed(folder, feed.start, end, feed.columns, inline.MAX_ROWS)
+        found = files.read_feed(folder, feed.start, end, feed.columns, inline.MAX_ROWS)
         if found is None or not inline.can_stand(found.rows):
             return None
         rows = signed_rows.netted(found.rows)

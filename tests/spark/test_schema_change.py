@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from hybridview.engine import changes
+from hybridview.tablefiles import feed as files
 from tests.spark.test_protocol import run_plan
 from tests.spark.warehouse import Warehouse, leave_to_spark, record
 
@@ -164,7 +164,7 @@ def test_a_feed_that_is_refused_by_the_statement_that_reads_it(
     The feed is read with the newest columns: those that came after the version we are pinned at
     are enough. What the two versions do not share is taken then.
     """
-    monkeypatch.setattr(changes, "read_feed", lambda *_: None)
+    monkeypatch.setattr(files, "read_feed", lambda *_: None)
     if by_merge:
         leave_to_spark(monkeypatch)
     shop.table("p", "k INT, x INT", "VALUES (1, 1), (1, 2), (2, 5)")
