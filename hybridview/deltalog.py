@@ -15,6 +15,7 @@ from deltalake.exceptions import DeltaError
 from deltalake.exceptions import TableNotFoundError as _NotDelta
 
 from hybridview.filestats import FileBounds, Size, bounds_of, column_values, size_of
+from hybridview.opened import opened, uri_of
 from hybridview.schema import Column, TableId
 from hybridview.tablefiles.fields import Field, read_fields
 from hybridview.tablefiles.fields import field_type as field_type
@@ -157,7 +158,7 @@ class FolderLog:
     def info(self, version: int | None = None) -> TableInfo:
         """Return the table's id, columns and properties at a version (the newest if None)."""
         try:
-            table = DeltaTable(str(self.path), version=version)
+            table = opened(self.path, version)
         except _NotDelta:
             raise LogGap(f"no Delta log in {self.path}") from None
         except DeltaError as error:
@@ -179,7 +180,7 @@ class FolderLog:
         they are there.
         """
         try:
-            table = DeltaTable(str(self.path), version=version)
+            table = DeltaTable(uri_of(self.path), version=version)
             names = column_values(table.get_add_actions(flatten=True), "path")
             if "deletionVectors" in (table.protocol().reader_features or ()):
                 table.deletion_vectors()
@@ -203,8 +204,7 @@ class FolderLog:
 
     def _files(self, version: int) -> Any:
         if version not in self.known_files:
-            table = DeltaTable(str(self.path), version=version)
-            self.known_files[version] = table.get_add_actions(flatten=True)
+            self.known_files[version] = opened(self.path, version).get_add_actions(flatten=True)
         return self.known_files[version]
 
     def commit(self, version: int) -> Commit:

@@ -15,7 +15,7 @@ STAGES = (
     ("algebra",),
     ("sql",),
     ("compiler",),
-    ("deltalog", "filestats", "inside", "tablefiles"),
+    ("deltalog", "filestats", "inside", "opened", "tablefiles"),
     ("catalog", "records", "watermark"),
     ("strategy",),
     ("plan",),

@@ -13,7 +13,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import CommitProperties, DeltaTable, write_deltalake
+from deltalake import DeltaTable, write_deltalake
 
 from hybridview.deltalog import CommitKind, FolderLog
 from hybridview.tablefiles import change as changing
@@ -191,10 +191,9 @@ def test_a_change_that_fails_before_its_commit_leaves_nothing(tmp_path: Path) ->
     [
         ({"delta.appendOnly": "true"}, {}),
         ({}, {"partition_by": ["k"]}),
-        ({"delta.checkpointInterval": "1"}, {}),
         ({"delta.enableDeletionVectors": "true"}, {}),
     ],
-    ids=["append only", "partitioned", "checkpoint due", "deletion vectors"],
+    ids=["append only", "partitioned", "deletion vectors"],
 )
 def test_tables_that_ask_for_more_are_left_to_spark(
     tmp_path: Path, configuration: dict[str, str], more: dict[str, Any]
@@ -215,17 +214,73 @@ def test_a_column_of_an_unknown_type_is_left_to_spark(tmp_path: Path) -> None:
     assert open_table(tmp_path, 0) is None
 
 
-def test_the_commit_with_a_checkpoint_is_left_to_spark(tmp_path: Path) -> None:
-    for _ in range(9):
-        stored(tmp_path, [{"k": 1, "s": "a"}])
-    assert open_table(tmp_path, 8) is not None
-    write_deltalake(
-        str(tmp_path),
-        pa.table({"k": pa.array([1], pa.int64()), "s": ["a"]}),
-        mode="append",
-        commit_properties=CommitProperties(),
-    )
-    assert open_table(tmp_path, 9) is None
+def test_a_checkpoint_is_written_with_the_commit_that_is_due(tmp_path: Path) -> None:
+    for number in range(9):
+        stored(tmp_path, [{"k": number, "s": "a"}])
+    log = tmp_path / "_delta_log"
+    assert write(opened(tmp_path), Change([Place(0, 0)])) == 9
+    assert not list(log.glob("*.checkpoint.parquet")) and not (log / "_last_checkpoint").exists()
+    assert write(opened(tmp_path), Change(arrived=[(100, "b")])) == 10
+    assert [path.name for path in log.glob("*.checkpoint.parquet")] == [
+        f"{10:020d}.checkpoint.parquet"
+    ]
+    assert json.loads((log / "_last_checkpoint").read_text())["version"] == 10
+    kept = pq.read_table(log / f"{10:020d}.checkpoint.parquet", columns=["remove"])
+    assert kept.num_rows - kept.column("remove").null_count == 9, "VACUUM asks how old they are"
+    rows = rows_of(tmp_path)
+    for version in range(11):
+        (log / f"{version:020d}.json").unlink()
+    assert rows_of(tmp_path) == rows
+    assert len(rows) == 9 and {"k": 100, "s": "b"} in rows
+    assert DeltaTable(str(tmp_path)).transaction_version("view") == 7
+
+
+def test_a_checkpoint_that_fails_is_no_fault_of_the_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> None:
+        raise OSError("the disk is full")
+
+    stored(tmp_path, [{"k": 1, "s": "a"}], configuration={"delta.checkpointInterval": "1"})
+    table = opened(tmp_path)
+    assert table.checkpoints
+    monkeypatch.setattr(changing, "opened", fail)
+    assert write(table, Change(arrived=[(2, "b")])) == 1
+    assert len(rows_of(tmp_path)) == 2
+
+
+def test_one_of_ten_checkpoints_is_left_to_spark(tmp_path: Path) -> None:
+    """It clears the log of what is too old, too."""
+    stored(tmp_path, [{"k": 0, "s": "a"}], configuration={"delta.checkpointInterval": "2"})
+    for number in range(1, 20):
+        assert write(opened(tmp_path), Change(arrived=[(number, "a")])) == number
+    assert open_table(tmp_path, 19) is None
+    stored(tmp_path, [{"k": 20, "s": "a"}])
+    assert open_table(tmp_path, 20) is not None
+    written = sorted((tmp_path / "_delta_log").glob("*.checkpoint.parquet"))
+    assert {int(path.name[:20]) for path in written} >= set(range(2, 20, 2))
+
+
+def test_checkpoints_of_tables_with_more_in_their_log_are_left_to_spark(tmp_path: Path) -> None:
+    """Of their clustering, for one: it is a domain's record."""
+    stored(tmp_path, [{"k": 0, "s": "a"}], configuration={"delta.checkpointInterval": "1"})
+
+    def clustered(action: dict[str, Any]) -> None:
+        if "protocol" in action:
+            features = ["appendOnly", "invariants", "changeDataFeed"]
+            features += ["domainMetadata", "clustering"]
+            action["protocol"] = {
+                "minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": features
+            }  # fmt: skip
+
+    first = tmp_path / "_delta_log" / f"{0:020d}.json"
+    actions = [json.loads(line) for line in first.read_text().splitlines()]
+    for action in actions:
+        clustered(action)
+    first.write_text("\n".join(json.dumps(action) for action in actions))
+    assert open_table(tmp_path, 0) is None
+    first.write_text(first.read_text().replace('"delta.checkpointInterval": "1"', '"x": "1"'))
+    assert open_table(tmp_path, 0) is not None
 
 
 VALUES: list[tuple[str, str, Any]] = [

@@ -28,6 +28,10 @@ MOST = 16
 FEW = 8
 """How often a view's change may read its sources: a larger one has a statement of its own."""
 
+_NOT_TOO_MANY = f"(monotonically_increasing_id() & {2**33 - 1}) <= {inline.MAX_ROWS}"
+"""Lets through one row more than can stand as literals, of each partition, of which there are few.
+LIMIT would do, but code that Spark makes for it is never the same twice, and compiled anew."""
+
 Rows = list[tuple[Any, ...]]
 Columns = Sequence[tuple[str, str]]
 Answered = tuple["Question", Rows]
@@ -167,15 +171,11 @@ def _fetch(
         wanted = [query for query in queries if query]
         if not wanted:
             return {}
-        most = inline.MAX_ROWS * len(wanted)
-        union = "\nUNION ALL\n".join(wanted)
-        rows = session.run(f"{union}\nLIMIT {most + 1}")
+        rows = session.run("\nUNION ALL\n".join(wanted))
     except spark_errors():
         if len(views) == 1:
             raise
         # One of them cannot be computed; each alone will tell which, and why.
-        return {}
-    if len(rows) > most:
         return {}
     found: dict[str, Rows] = {v.name: [] for v, q in zip(views, queries, strict=True) if q}
     for number, row in rows:
@@ -189,4 +189,4 @@ def _query(number: int, view: ViewPlan, columns: Columns) -> str:
     if not all(inline.encodable(kind) for _, kind in columns):
         return ""
     encoded = ", ".join(inline.encode(quote(name), kind.lower()) for name, kind in columns)
-    return f"SELECT {number}, array({encoded}) FROM ({view.step.change})"
+    return f"SELECT {number}, array({encoded}) FROM ({view.step.change}) WHERE {_NOT_TOO_MANY}"

@@ -19,7 +19,9 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from deltalake.exceptions import DeltaError
 
+from hybridview.opened import opened
 from hybridview.tablefiles.statistics import statistics
 from hybridview.tablefiles.table import DataFile, FileTable
 from hybridview.tablefiles.values import to_array
@@ -95,6 +97,10 @@ def commit(table: FileTable, change: Change, mark: Mark, before_commit: Callable
     # From here on the files stay: who knows what became of a link that failed.
     version = table.version + 1
     _enter(table.folder / "_delta_log", version, _entry(table, change, mark, actions))
+    if table.checkpoints:
+        # Without one, readers go back to the checkpoint before it.
+        with suppress(DeltaError, OSError):
+            opened(table.folder, version).create_checkpoint()
     return version
 
 

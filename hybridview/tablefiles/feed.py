@@ -16,10 +16,10 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from hybridview.deltalog import FolderLog, LogGap, feed_actions, field_type
+from hybridview.opened import opened
 from hybridview.schema import Column
 from hybridview.tablefiles.file_paths import file_paths
 from hybridview.tablefiles.parquet import UNFIT, read_columns
@@ -115,7 +115,7 @@ class _Table:
 
 def _open(folder: Path, version: int, wanted: Sequence[str]) -> _Table | None:
     """Return some columns of a table at a version; None if it asks for more than we know."""
-    table = DeltaTable(str(folder), version=version, without_files=True)
+    table = opened(folder, version)
     protocol, metadata = table.protocol(), table.metadata()
     if protocol.min_reader_version > 1 and not (
         protocol.min_reader_version == 3 and set(protocol.reader_features or ()) <= READABLE
@@ -159,11 +159,17 @@ def _kind(column: Column) -> Kind:
 
 
 def _part(column: Column, values: Mapping[str, str | None] | None) -> str | None:
-    """Return the value that a partition column has in a file; no text is no value."""
+    """Return the value that a partition column has in a file.
+
+    No text is no value. For Spark, an empty one is an empty string, or no value of any other type;
+    the protocol says that it is none at all, and delta-rs writes it for empty strings.
+    """
     if values is None:
         raise ValueError(f"nobody says what {column.name} is")
     text, kind = values.get(column.name), _kind(column)
-    return kind.show(kind.parse(text)) if text else None
+    if text is None or (not text and column.type.lower() != "string"):
+        return None
+    return kind.show(kind.parse(text))
 
 
 def _texts(column: Column, read: pa.ChunkedArray) -> list[str | None]:

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from hybridview.deltalog import FEED_PROPERTY, field_type
 from hybridview.filestats import column_values
+from hybridview.opened import opened
 from hybridview.schema import Column
 from hybridview.tablefiles.parquet import read_columns
 from hybridview.tablefiles.values import Kind, kind_of
@@ -37,6 +37,10 @@ no invariants (see `_plain_fields`)."""
 OLD_PROTOCOLS = (2, 4)
 """Before features had names: appendOnly and invariants; with checks and the change feed."""
 CHECKPOINTS = "delta.checkpointInterval"
+CHECKPOINTED = {"appendOnly", "invariants", "changeDataFeed", "timestampNtz"}
+"""Features of a table whose checkpoints are written here; all but a few, see `SPARKS`."""
+SPARKS = 10
+"""Of so many checkpoints one is Spark's, with its commit: it clears the log of old entries, too."""
 PLAIN_PATH = re.compile(r"[A-Za-z0-9._/-]+\.parquet")
 
 
@@ -57,6 +61,8 @@ class FileTable:
     columns: tuple[Column, ...]
     files: tuple[DataFile, ...]
     has_feed: bool
+    checkpoints: bool = False
+    """Whether the next version gets a checkpoint."""
 
     @property
     def bytes(self) -> int:
@@ -82,7 +88,7 @@ class FileTable:
 def open_table(folder: Path, version: int) -> FileTable | None:
     """Return a table at a version; None if it is not one that is changed here."""
     try:
-        table = DeltaTable(str(folder), version=version)
+        table = opened(folder, version)
         properties = dict(table.metadata().configuration)
         fields = json.loads(table.schema().to_json())["fields"]
         known = (
@@ -91,10 +97,9 @@ def open_table(folder: Path, version: int) -> FileTable | None:
             and _plain_fields(fields)
             and not any(name.lower().startswith("delta.constraints.") for name in properties)
             and properties.get("delta.appendOnly", "false").lower() != "true"
-            # The commit before a checkpoint is Spark's: it writes the checkpoint.
-            and (version + 1) % int(properties.get(CHECKPOINTS, "10")) != 0
         )
-        if not known:
+        due = (version + 1) % (interval := int(properties.get(CHECKPOINTS, "10"))) == 0
+        if not known or (due and not _checkpointed(table.protocol(), version + 1, interval)):
             return None
         actions = table.get_add_actions(flatten=True)
     except (DeltaError, ValueError, KeyError):
@@ -109,7 +114,14 @@ def open_table(folder: Path, version: int) -> FileTable | None:
         tuple(Column(f["name"], field_type(f)) for f in fields),
         tuple(DataFile(path, size) for path, size in zip(paths, sizes, strict=True)),
         properties.get(FEED_PROPERTY, "false").lower() == "true",
+        due,
     )
+
+
+def _checkpointed(protocol: Any, version: int, interval: int) -> bool:
+    """Say whether the checkpoint of a version is written here, not by Spark."""
+    features = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
+    return features <= CHECKPOINTED and version % (SPARKS * interval) != 0
 
 
 def _respected(protocol: Any) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -114,11 +115,11 @@ def test_files_are_found_by_their_statistics(shop: Warehouse) -> None:
         assert found.count() >= 1
 
 
-def test_every_tenth_commit_is_sparks_and_leaves_a_checkpoint(
+def test_spark_goes_on_from_a_checkpoint_that_is_written_here(
     spark: Any, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     shop = Warehouse(tmp_path_factory.mktemp("direct") / "store", spark)
-    shop.table("base", "k INT, x INT", "VALUES (1, 1)")
+    shop.table("base", "k INT, x INT", "VALUES (1, 1), (2, 5)")
     shop.views({"v": "SELECT k, sum(x) AS s FROM base GROUP BY k"})
     shop.refresh()
     for number in range(11):
@@ -126,12 +127,32 @@ def test_every_tenth_commit_is_sparks_and_leaves_a_checkpoint(
         shop.refresh("incremental")
     log = shop.log("v")
     assert log.latest() == 11
-    by_spark = [v for v in range(1, 12) if log.commit(v).user != "hybridview"]
-    assert by_spark == [10]
+    assert [v for v in range(1, 12) if log.commit(v).user != "hybridview"] == []
     assert (log.folder / f"{10:020d}.checkpoint.parquet").exists()
     shop.assert_exact("v")
+    assert_feed(shop, "v", 8, 11)
     assert len(list(log.path.glob("*.parquet"))) >= 10
     assert log.size(11).files == 1
+    # A log that nobody has read yet, and that begins with the checkpoint.
+    copied = shop.root.parent / "copied"
+    shutil.copytree(log.path, copied)
+    for version in range(11):
+        (copied / "_delta_log" / f"{version:020d}.json").unlink()
+        (copied / "_delta_log" / f"{version:020d}.crc").unlink(missing_ok=True)
+    there, here = (f"SELECT * FROM delta.`{path}`" for path in (copied, log.path))
+    assert sorted(spark.sql(there).collect()) == sorted(spark.sql(here).collect())
+    detail = [
+        spark.sql(f"DESCRIBE DETAIL delta.`{path}`").collect()[0] for path in (copied, log.path)
+    ]
+    for name in ("id", "numFiles", "sizeInBytes", "properties", "minWriterVersion"):
+        assert detail[0][name] == detail[1][name]
+    # It knows the transactions as those of its own checkpoints.
+    session = spark.newSession()
+    taken = {"txnAppId": shop.store.views()[0].id, "txnVersion": "12"}
+    for name, value in taken.items():
+        session.conf.set(f"spark.databricks.delta.write.{name}", value)
+    session.sql(f"INSERT INTO delta.`{copied}` SELECT * FROM delta.`{copied}` LIMIT 1")
+    assert session.sql(there).count() == 2, "a transaction it has seen is skipped"
 
 
 REFUSED = {

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
 from hybridview.engine import inline
 from hybridview.engine.session import SparkPort, quote
@@ -85,6 +87,25 @@ def test_the_same_rows_as_spark_reads(
         theirs = f"SELECT {texts}, hex(y), {weight} FROM theirs"
         for one, two in ((ours, theirs), (theirs, ours)):
             assert session.sql(f"{one} EXCEPT ALL {two}").collect() == []
+
+
+def test_an_empty_text_of_a_partition_is_what_it_is_to_spark(spark: Any, tmp_path: Any) -> None:
+    """delta-rs writes it for an empty string; the protocol says that it is no value."""
+    data = pa.table({"p": ["", None, "a"], "d": pa.array([None] * 3, pa.date32()), "k": [1, 2, 3]})
+    for _ in range(2):
+        write_deltalake(
+            str(tmp_path), data, mode="append", partition_by=["p", "d"],
+            configuration={"delta.enableChangeDataFeed": "true"},
+        )  # fmt: skip
+    log = tmp_path / "_delta_log" / f"{1:020d}.json"
+    assert '"p":""' in log.read_text()
+    log.write_text(log.read_text().replace('"d":null', '"d":""'))
+    found = read_feed(tmp_path, 0, 1, ["p", "d", "k"], inline.MAX_ROWS)
+    assert found is not None
+    SparkPort(spark).register_feed("theirs", str(tmp_path), 1, 1)
+    theirs = spark.sql("SELECT p, string(d), string(k), '1' FROM theirs").collect()
+    assert sorted(found.rows, key=repr) == sorted(map(tuple, theirs), key=repr)
+    assert ("", None, "1", "1") in found.rows
 
 
 @pytest.fixture(scope="module")
