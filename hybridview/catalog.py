@@ -24,7 +24,7 @@ from hybridview.errors import (
     command,
     run,
 )
-from hybridview.opened import uri_of
+from hybridview.opened import named
 from hybridview.records import (
     Catalog,
     ForeignKey,
@@ -77,7 +77,7 @@ class FolderCatalog:
 
     def _rows(self) -> list[tuple[str, dict[str, Any]]]:
         # Not to_pyarrow_table: it imports pandas, which takes longer than all the rest.
-        found = QueryBuilder().register("records", DeltaTable(uri_of(self.path)))
+        found = QueryBuilder().register("records", DeltaTable(named(self.path)))
         table = found.execute("SELECT kind, payload, format FROM records").read_all()
         newest = max((f for f in table.column("format").to_pylist()), default=FORMAT)
         if newest > FORMAT:
@@ -100,7 +100,7 @@ class FolderCatalog:
         self, records: Sequence[tuple[str, Mapping[str, Any]]], transaction: Any = None
     ) -> None:
         """Append several records in one commit: all of them count, or none."""
-        version = DeltaTable(uri_of(self.path)).version() + 1 if self.exists() else 0
+        version = DeltaTable(named(self.path)).version() + 1 if self.exists() else 0
         texts = [
             json.dumps({"seq": version, "nth": number, **payload})
             for number, (_, payload) in enumerate(records)
@@ -114,7 +114,7 @@ class FolderCatalog:
         )
         properties = CommitProperties(app_transactions=[transaction]) if transaction else None
         try:
-            write_deltalake(uri_of(self.path), data, mode="append", commit_properties=properties)
+            write_deltalake(named(self.path), data, mode="append", commit_properties=properties)
         except CommitFailedError:
             raise
         except (OSError, DeltaError) as error:
@@ -133,7 +133,7 @@ class FolderCatalog:
         this look like an append that failed. The next time comes.
         """
         with suppress(DeltaError, OSError):
-            DeltaTable(uri_of(self.path)).optimize.compact()
+            DeltaTable(named(self.path)).optimize.compact()
 
     def publish(self, record: RefreshRecord, store_id: str) -> None:
         """Append an epoch's record, and make sure that it is ours that counts.

@@ -15,7 +15,7 @@ from deltalake.exceptions import DeltaError
 from deltalake.exceptions import TableNotFoundError as _NotDelta
 
 from hybridview.filestats import FileBounds, Size, bounds_of, column_values, size_of
-from hybridview.opened import opened, uri_of
+from hybridview.opened import named, opened
 from hybridview.schema import Column, TableId
 from hybridview.tablefiles.fields import Field, read_fields
 from hybridview.tablefiles.fields import field_type as field_type
@@ -180,7 +180,7 @@ class FolderLog:
         they are there.
         """
         try:
-            table = DeltaTable(uri_of(self.path), version=version)
+            table = DeltaTable(named(self.path), version=version)
             names = column_values(table.get_add_actions(flatten=True), "path")
             if "deletionVectors" in (table.protocol().reader_features or ()):
                 table.deletion_vectors()

@@ -12,8 +12,11 @@ import threading
 from collections import OrderedDict
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import unquote
 
 from deltalake import DeltaTable
+
+from hybridview.errors import UsageError
 
 MOST = 256
 """Of so many tables a version is kept."""
@@ -31,9 +34,16 @@ _kept: OrderedDict[Path, _Kept] = OrderedDict()
 _lock = threading.Lock()
 
 
-def uri_of(path: Path) -> str:
-    """Return a folder as delta-rs is to be told of it: `%20` in a plain path is a blank to it."""
-    return path.absolute().as_uri()
+def named(path: Path) -> str:
+    """Return a folder as delta-rs is told of it, which takes `%20` in a name for a blank."""
+    text = str(path)
+    if unquote(text) != text:
+        raise UsageError(
+            f'Delta tables in the folder "{text}" cannot be read',
+            detail=f'The library that reads them would look in "{unquote(text)}".',
+            hint="Rename the folder, without the percent sign.",
+        )
+    return text
 
 
 def opened(path: Path, version: int | None = None) -> DeltaTable:
@@ -43,13 +53,13 @@ def opened(path: Path, version: int | None = None) -> DeltaTable:
     """
     stamp = _stamp(path, version)
     if version is None or stamp is None:
-        return DeltaTable(uri_of(path), version=version)
+        return DeltaTable(named(path), version=version)
     with _lock:
         kept = _kept.get(path)
         if kept is not None and (kept.version, kept.stamp) == (version, stamp):
             _kept.move_to_end(path)
             return kept.table
-    table = DeltaTable(uri_of(path), version=version)
+    table = DeltaTable(named(path), version=version)
     with _lock:
         _kept[path] = _Kept(version, stamp, table)
         _kept.move_to_end(path)

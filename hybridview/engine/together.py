@@ -28,9 +28,8 @@ MOST = 16
 FEW = 8
 """How often a view's change may read its sources: a larger one has a statement of its own."""
 
-_NOT_TOO_MANY = f"(monotonically_increasing_id() & {2**33 - 1}) <= {inline.MAX_ROWS}"
-"""Lets through one row more than can stand as literals, of each partition, of which there are few.
-LIMIT would do, but code that Spark makes for it is never the same twice, and compiled anew."""
+NUMBER = f"(monotonically_increasing_id() & {2**33 - 1})"
+"""The number of a row in its partition, of which there are few."""
 
 Rows = list[tuple[Any, ...]]
 Columns = Sequence[tuple[str, str]]
@@ -189,4 +188,7 @@ def _query(number: int, view: ViewPlan, columns: Columns) -> str:
     if not all(inline.encodable(kind) for _, kind in columns):
         return ""
     encoded = ", ".join(inline.encode(quote(name), kind.lower()) for name, kind in columns)
-    return f"SELECT {number}, array({encoded}) FROM ({view.step.change}) WHERE {_NOT_TOO_MANY}"
+    # One row more than can stand as literals. LIMIT would do, but the code that Spark makes for it
+    # is never the same twice, so it is compiled anew each time.
+    not_too_many = f"{NUMBER} <= {inline.MAX_ROWS}"
+    return f"SELECT {number}, array({encoded}) FROM ({view.step.change}) WHERE {not_too_many}"

@@ -24,7 +24,7 @@ from hybridview.engine.session import Session, table_at
 from hybridview.engine.spark_errors import first_line, spark_errors
 from hybridview.errors import UsageError
 from hybridview.inside import inside
-from hybridview.opened import uri_of
+from hybridview.opened import named
 from hybridview.operations.compaction import compaction, ordering, put_together
 from hybridview.operations.context import VIEWS, Context
 from hybridview.operations.duration import seconds, spoken, spoken_size
@@ -210,7 +210,7 @@ def _hours(since: float | None, now: float) -> int:
 def _removable(path: Path, hours: int) -> str:
     """Say what VACUUM would remove from a table; empty if nothing."""
     try:
-        names = DeltaTable(uri_of(path)).vacuum(hours, True, False, full=True)
+        names = DeltaTable(named(path)).vacuum(hours, True, False, full=True)
     except DeltaError as error:
         return f"files unused for {hours:,} hours ({str(error).splitlines()[0]})"
     files = [path / name for name in names]
@@ -257,9 +257,9 @@ def _do(context: Context, work: Work) -> None:
         else:
             _run(context.worker(), work, table_at(str(context.view_path(view).resolve())))
     elif work.verb == "compact":
-        DeltaTable(uri_of(context.ledger.path)).optimize.compact()
+        DeltaTable(named(context.ledger.path)).optimize.compact()
     else:
-        DeltaTable(uri_of(context.ledger.path)).vacuum(1, False, False, full=True)
+        DeltaTable(named(context.ledger.path)).vacuum(1, False, False, full=True)
 
 
 def _run(session: Session, work: Work, table: str) -> None:

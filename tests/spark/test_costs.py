@@ -11,6 +11,7 @@ import pytest
 from hybridview.bench.meter import Meter, commits_below
 from hybridview.catalog import FOLDER
 from hybridview.engine import inline
+from hybridview.engine.session import SparkPort
 from hybridview.engine.tuning import LITTLE
 from hybridview.strategy import costs
 from tests.spark.warehouse import Warehouse, leave_to_spark, record
@@ -141,6 +142,32 @@ def test_a_view_that_fails_does_not_take_the_others_with_it(shop: Warehouse) -> 
     assert "DIVIDE_BY_ZERO" in states["shares"].reason
     shop.assert_exact(*VIEWS)
     shop.store.drop_view("shares")
+
+
+def test_a_small_change_that_makes_many_rows_is_not_fetched_whole(
+    shop: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No LIMIT, whose code is compiled anew each time; but no more rows than can be literals."""
+    monkeypatch.setattr(inline, "MAX_ROWS", 500)
+    shop.views({"many": "SELECT k, n FROM base LATERAL VIEW explode(sequence(1, 400)) t AS n"})
+    shop.refresh()
+    shop.sql("INSERT INTO {base} VALUES (1, 0, 1), (1, 1, 1), (1, 2, 1), (1, 3, 1)")
+    fetched: list[int] = []
+    run = SparkPort.run
+
+    def counted(port: SparkPort, sql: str) -> list[tuple[Any, ...]]:
+        rows = run(port, sql)
+        fetched.append(len(rows))
+        return rows
+
+    monkeypatch.setattr(SparkPort, "run", counted)
+    statements = record(shop.store, shop.spark)
+    states = shop.refresh("incremental")
+    assert states["many"].rows == {"inserted": 1600, "updated": 0, "deleted": 0}
+    assert max(fetched) <= 500 + 1 + len(VIEWS)
+    assert not any("LIMIT" in s for s in statements if "UNION ALL" in s)
+    shop.assert_exact()
+    shop.store.drop_view("many")
 
 
 def test_views_that_a_change_does_not_concern_are_not_written(shop: Warehouse) -> None:
