@@ -160,9 +160,12 @@ def test_too_many_rows_or_files_are_left_to_spark(
     assert read_feed(changed, 1, 4, ["k"], 5) is not None
     assert read_feed(changed, 1, 4, ["k"], 4) is None
     assert read_feed(changed, 1, 2, [], 1) is None
-    monkeypatch.setattr(reading, "MOST_FILES", 2)
-    assert read_feed(changed, 1, 4, ["k"], MOST) is None
-    assert read_feed(changed, 1, 3, ["k"], MOST) is not None
+    with monkeypatch.context() as patch:
+        patch.setattr(reading, "MOST_FILES", 2)
+        assert read_feed(changed, 1, 4, ["k"], MOST) is None
+        assert read_feed(changed, 1, 3, ["k"], MOST) is not None
+    monkeypatch.setattr(reading, "MOST_BYTES", 100)
+    assert read_feed(changed, 1, 2, ["k"], MOST) is None, "few rows may be large"
 
 
 def test_a_commit_about_more_than_rows_is_left_to_spark(changed: Path) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from hybridview.engine import jars
 from hybridview.engine.connect import REMOTE, attach, port_of
 from hybridview.engine.session import SparkPort
 from hybridview.errors import NoJavaError
@@ -83,14 +84,31 @@ def start_local(settings: Mapping[str, str] | None = None) -> SparkPort:
 
 def build_session(settings: Mapping[str, str]) -> Any:
     """Return a new SparkSession with Delta Lake in this process."""
-    from delta import configure_spark_with_delta_pip
     from pyspark.sql import SparkSession
 
     builder: Any = SparkSession.builder.appName("hybridview").master("local[*]")
     for name, value in {**SETTINGS, **settings}.items():
         builder = builder.config(name, value)
+    own = not any(name.startswith(jars.OF_OTHERS) for name in settings)
+    packages = _packages(settings.get(jars.PACKAGES, ""))
+    known = jars.found_before(packages) if own else ""
+    if known:
+        return builder.config(jars.JARS, known).getOrCreate()
     with _one_start_at_a_time():
-        return configure_spark_with_delta_pip(builder).getOrCreate()
+        spark = builder.config(jars.PACKAGES, packages).getOrCreate()
+    if own:
+        jars.remember(packages, spark.sparkContext.getConf().get(jars.JARS, "").split(","))
+    return spark
+
+
+def _packages(others: str) -> str:
+    """Return Delta Lake's package beside those that the user wants."""
+    from delta import configure_spark_with_delta_pip
+    from pyspark.sql import SparkSession
+
+    asked: Any = SparkSession.Builder()
+    configure_spark_with_delta_pip(asked, [n.strip() for n in others.split(",") if n.strip()])
+    return str(asked._options[jars.PACKAGES])
 
 
 def _mute_python_loggers() -> None:

@@ -32,8 +32,8 @@ TYPE = "_change_type"
 SIGNS = {"insert": "1", "update_postimage": "1", "delete": "-1", "update_preimage": "-1"}
 PARTS = ("string", "date", "tinyint", "smallint", "int", "bigint", "boolean")
 """Types of partition columns, whose values are texts in the log, of which there is one spelling."""
-MOST_FILES = 1_000
-"""More files are better read by Spark's tasks."""
+MOST_FILES, MOST_BYTES = 1_000, 2**26
+"""More files, or larger ones, are better read by Spark's tasks."""
 
 OLDEST = {
     "date": pa.scalar(-141_427, pa.int32()),
@@ -67,8 +67,10 @@ def read_feed(
         if table is None:
             return None
         rows: list[Texts] = []
+        size = 0
         for files, change in enumerate(_changes(folder, start, end)):
-            if files == MOST_FILES:
+            size += change.path.stat().st_size
+            if files == MOST_FILES or size > MOST_BYTES:
                 return None
             rows += table.read(change, most - len(rows))
     except (DeltaError, LogGap, *UNFIT):

@@ -1,0 +1,107 @@
+"""Where Delta Lake's JARs were found is remembered, and forgotten when one of them is gone."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hybridview.engine import jars
+from hybridview.engine.local import _packages
+
+PACKAGES = "io.delta:delta-spark_4.2_2.13:4.4.0"
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """JARs on this machine; what is remembered goes to a folder of the test."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    paths = [tmp_path / "a b.jar", tmp_path / "b.jar"]
+    for path in paths:
+        path.touch()
+    return [paths[0].as_uri(), str(paths[1])]
+
+
+def test_files_are_remembered_for_the_packages_that_were_asked_for(files: list[str]) -> None:
+    assert jars.found_before(PACKAGES) == ""
+    jars.remember(PACKAGES, files)
+    assert jars.found_before(PACKAGES) == ",".join(files)
+    assert jars.found_before(PACKAGES.replace("4.4.0", "4.4.2")) == ""
+
+
+def test_a_file_that_is_gone_makes_spark_look_again(files: list[str]) -> None:
+    jars.remember(PACKAGES, files)
+    Path(files[1]).unlink()
+    assert jars.found_before(PACKAGES) == ""
+
+
+@pytest.mark.parametrize(
+    "found", [[], [""], ["hdfs://there/a.jar"], ["file://there/a.jar"]], ids=str
+)
+def test_what_is_not_on_this_machine_is_not_used(files: list[str], found: list[str]) -> None:
+    jars.remember(PACKAGES, found)
+    assert jars.found_before(PACKAGES) == ""
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"packages": 1, "jars": 2}', "no JSON"])
+def test_a_broken_note_is_no_note(files: list[str], text: str) -> None:
+    jars.remember(PACKAGES, files)
+    jars._place().write_text(text)
+    assert jars.found_before(PACKAGES) == ""
+
+
+def test_a_note_of_somebody_else_is_not_believed(
+    files: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jars.remember(PACKAGES, files)
+    own = jars._place()
+    kept = own.rename(own.with_name("kept.json"))
+    own.symlink_to(kept)
+    assert jars.found_before(PACKAGES) == "", "a link may lead anywhere"
+    own.unlink()
+    kept.rename(own)
+    assert jars.found_before(PACKAGES) != ""
+    monkeypatch.setattr(os, "getuid", lambda: 12345)
+    assert jars.found_before(PACKAGES) == ""
+
+
+def test_a_place_that_cannot_be_written_is_no_fault(
+    files: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "b.jar"))
+    jars.remember(PACKAGES, files)
+    assert jars.found_before(PACKAGES) == ""
+
+
+def test_packages_of_the_user_are_asked_for_too() -> None:
+    assert _packages("a:b:1, c:d:2").startswith("io.delta:delta-spark")
+    assert _packages("a:b:1, c:d:2").endswith(":4.4.0,a:b:1,c:d:2")
+    assert "," not in _packages("")
+
+
+START = """
+from hybridview.engine.local import start_local
+port = start_local({"spark.driver.memory": "512m"})
+port.run("CREATE TABLE delta.`t` USING delta AS SELECT 1 AS one")
+print(port.run("SELECT * FROM delta.`t`"), port.spark.conf.get("spark.jars.packages", "none"))
+port.stop()
+"""
+
+
+@pytest.mark.spark
+def test_spark_starts_without_looking_for_them(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    found = spark.sparkContext.getConf().get("spark.jars").split(",")
+    assert any("delta-spark" in name for name in found)
+    jars.remember(_packages(""), found)
+    words = [sys.executable, "-c", START.replace("delta.`t`", f"delta.`{tmp_path}/t`")]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=300)
+    assert done.stdout.split("\n")[0] == "[(1,)] none", done.stderr
+    assert "resolving dependencies" not in next(tmp_path.glob("hybridview-spark-*.log")).read_text()
