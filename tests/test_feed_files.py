@@ -154,6 +154,33 @@ def test_a_partition_column_of_many_spellings_is_left_to_spark(tmp_path: Path) -
     assert rows_of(read_feed(tmp_path, 0, 1, ["k"], MOST)) == [("2", "1")]
 
 
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        (pa.date32(), "20240105"),
+        (pa.date32(), "2024-W01-5"),
+        (pa.int32(), "1_000"),
+        (pa.int32(), "99999999999"),
+        (pa.int8(), "300"),
+        (pa.bool_(), "TRUE"),
+    ],
+    ids=str,
+)
+def test_a_partition_spelled_in_another_way_is_left_to_spark(
+    tmp_path: Path, kind: pa.DataType, text: str
+) -> None:
+    schema = pa.schema([("p", kind), ("k", pa.int64())])
+    table(tmp_path, [{"p": None, "k": 1}], schema, partition_by=["p"])
+    table(tmp_path, [], schema, partition_by=["p"], mode="overwrite")
+
+    def respell(actions: list[dict[str, Any]]) -> None:
+        # Of files that are there delta-rs reads it, too, and refuses.
+        next(a["remove"] for a in actions if "remove" in a)["partitionValues"] = {"p": text}
+
+    commit(tmp_path, respell)
+    assert read_feed(tmp_path, 0, 1, ["p", "k"], MOST) is None
+
+
 def test_too_many_rows_or_files_are_left_to_spark(
     changed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark import SparkContext
 
 from hybridview.engine import jars
 from hybridview.engine.local import _packages
@@ -20,7 +22,12 @@ PACKAGES = "io.delta:delta-spark_4.2_2.13:4.4.0"
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """JARs on this machine; what is remembered goes to a folder of the test."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    paths = [tmp_path / "a b.jar", tmp_path / "b.jar"]
+    monkeypatch.delenv("PYSPARK_SUBMIT_ARGS", raising=False)
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    monkeypatch.setattr(SparkContext, "_gateway", None)
+    monkeypatch.setattr(SparkContext, "_active_spark_context", None)
+    paths = [tmp_path / "a b" / "io.delta_delta-spark_4.2_2.13-4.4.0.jar", tmp_path / "b.jar"]
+    paths[0].parent.mkdir()
     for path in paths:
         path.touch()
     return [paths[0].as_uri(), str(paths[1])]
@@ -47,10 +54,12 @@ def test_what_is_not_on_this_machine_is_not_used(files: list[str], found: list[s
     assert jars.found_before(PACKAGES) == ""
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"packages": 1, "jars": 2}', "no JSON"])
-def test_a_broken_note_is_no_note(files: list[str], text: str) -> None:
+@pytest.mark.parametrize("named", [[1], [None], 2, "b.jar", {"a": 1}], ids=str)
+@pytest.mark.parametrize("text", ["", "[]", "{}", "no JSON", None])
+def test_a_broken_note_is_no_note(files: list[str], text: str | None, named: Any) -> None:
     jars.remember(PACKAGES, files)
-    jars._place().write_text(text)
+    note = json.dumps({"packages": PACKAGES, "jars": named}) if text is None else text
+    jars._place().write_text(note)
     assert jars.found_before(PACKAGES) == ""
 
 
@@ -67,6 +76,65 @@ def test_a_note_of_somebody_else_is_not_believed(
     assert jars.found_before(PACKAGES) != ""
     monkeypatch.setattr(os, "getuid", lambda: 12345)
     assert jars.found_before(PACKAGES) == ""
+
+
+@pytest.mark.parametrize("folder", [False, True])
+def test_a_note_that_others_may_write_is_not_believed(files: list[str], folder: bool) -> None:
+    jars.remember(PACKAGES, files)
+    note = jars._place()
+    (note.parent if folder else note).chmod(0o777)
+    assert jars.found_before(PACKAGES) == ""
+
+
+def test_writing_a_note_follows_no_link(files: list[str], tmp_path: Path) -> None:
+    """Whoever guesses the name of a draft may make it a link to a file of the user's."""
+    jars.remember(PACKAGES, files)
+    place, own = jars._place(), tmp_path / "diary"
+    own.write_text("dear diary")
+    for name in (place.name, f"{place.name}.{os.getpid()}"):
+        place.with_name(name).unlink(missing_ok=True)
+        place.with_name(name).symlink_to(own)
+    jars.remember(PACKAGES, files)
+    assert own.read_text() == "dear diary"
+    assert jars.found_before(PACKAGES) == ",".join(files)
+
+
+def test_a_cache_below_the_working_folder_is_none(
+    files: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", "cache")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert jars._place() == tmp_path / "home/.cache/hybridview/jars/found.json"
+
+
+def test_files_without_the_package_are_not_remembered(files: list[str]) -> None:
+    """A session that was told of other files says so of them, not of Delta Lake's."""
+    jars.remember(PACKAGES, files[1:])
+    assert not jars._place().exists()
+    jars.remember(PACKAGES, files)
+    jars._place().write_text(json.dumps({"packages": PACKAGES, "jars": files[1:]}))
+    assert jars.found_before(PACKAGES) == ""
+
+
+def test_who_resolves_jars_otherwise_is_left_alone(
+    files: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not jars.asked_for_elsewhere({"spark.driver.memory": "1g"})
+    assert jars.asked_for_elsewhere({"spark.jars.ivy": "/somewhere"})
+    defaults = tmp_path / "spark-defaults.conf"
+    defaults.write_text("# spark.jars none\nspark.driver.memory 1g\n")
+    assert not jars.asked_for_elsewhere({})
+    defaults.write_text("spark.driver.memory 1g\n  spark.jars=/opt/pg.jar\n")
+    assert jars.asked_for_elsewhere({})
+    defaults.unlink()
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "pyspark-shell")
+    assert not jars.asked_for_elsewhere({})
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--jars /opt/pg.jar pyspark-shell")
+    assert jars.asked_for_elsewhere({})
+    monkeypatch.delenv("PYSPARK_SUBMIT_ARGS")
+    monkeypatch.setattr(SparkContext, "_gateway", object())
+    assert jars.asked_for_elsewhere({}), "a Spark that runs already has JARs of its own"
 
 
 def test_a_place_that_cannot_be_written_is_no_fault(

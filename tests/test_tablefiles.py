@@ -235,11 +235,12 @@ def test_a_checkpoint_is_written_with_the_commit_that_is_due(tmp_path: Path) -> 
     assert DeltaTable(str(tmp_path)).transaction_version("view") == 7
 
 
+@pytest.mark.parametrize("error", [OSError, ValueError, KeyError, TypeError])
 def test_a_checkpoint_that_fails_is_no_fault_of_the_commit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
 ) -> None:
     def fail(*_: Any) -> None:
-        raise OSError("the disk is full")
+        raise error("the disk is full")
 
     stored(tmp_path, [{"k": 1, "s": "a"}], configuration={"delta.checkpointInterval": "1"})
     table = opened(tmp_path)
@@ -259,6 +260,26 @@ def test_one_of_ten_checkpoints_is_left_to_spark(tmp_path: Path) -> None:
     assert open_table(tmp_path, 20) is not None
     written = sorted((tmp_path / "_delta_log").glob("*.checkpoint.parquet"))
     assert {int(path.name[:20]) for path in written} >= set(range(2, 20, 2))
+
+
+@pytest.mark.parametrize(
+    ("kept", "here"),
+    [
+        ("interval 30 days", True),
+        ("interval 1 week", True),
+        ("30 days", False),
+        ("INTERVAL 30 DAYS", False),
+        ("interval '30' days", False),
+    ],
+)
+def test_how_long_files_that_are_gone_are_listed_is_read_as_spark_reads_it(
+    tmp_path: Path, kept: str, here: bool
+) -> None:
+    """What delta-rs cannot read is a week to it: VACUUM then takes files that are to be kept."""
+    properties = {"delta.checkpointInterval": "2", "delta.deletedFileRetentionDuration": kept}
+    table = stored(tmp_path, [{"k": 0, "s": "a"}], configuration=properties)
+    assert write(table, Change(arrived=[(1, "b")])) == 1
+    assert (open_table(tmp_path, 1) is not None) == here
 
 
 def test_checkpoints_of_tables_with_more_in_their_log_are_left_to_spark(tmp_path: Path) -> None:

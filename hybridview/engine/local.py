@@ -89,7 +89,7 @@ def build_session(settings: Mapping[str, str]) -> Any:
     builder: Any = SparkSession.builder.appName("hybridview").master("local[*]")
     for name, value in {**SETTINGS, **settings}.items():
         builder = builder.config(name, value)
-    own = not any(name.startswith(jars.OF_OTHERS) for name in settings)
+    own = not jars.asked_for_elsewhere(settings)
     packages = _packages(settings.get(jars.PACKAGES, ""))
     known = jars.found_before(packages) if own else ""
     if known:

@@ -23,7 +23,7 @@ from hybridview.opened import opened
 from hybridview.schema import Column
 from hybridview.tablefiles.file_paths import file_paths
 from hybridview.tablefiles.parquet import UNFIT, read_columns
-from hybridview.tablefiles.values import Kind, kind_of, to_values
+from hybridview.tablefiles.values import Kind, kind_of, to_array, to_values
 
 READABLE = {"timestampNtz", "deletionVectors", "v2Checkpoint", "vacuumProtocolCheck"}
 """Features of a table for readers. Of deletion vectors, commits that have one are Spark's."""
@@ -164,14 +164,19 @@ def _part(column: Column, values: Mapping[str, str | None] | None) -> str | None
     """Return the value that a partition column has in a file.
 
     No text is no value. For Spark, an empty one is an empty string, or no value of any other type;
-    the protocol says that it is none at all, and delta-rs writes it for empty strings.
+    the protocol says that it is none at all, and delta-rs writes it for empty strings. Texts that
+    Spark would not write, it may not read as we do.
     """
     if values is None:
         raise ValueError(f"nobody says what {column.name} is")
     text, kind = values.get(column.name), _kind(column)
     if text is None or (not text and column.type.lower() != "string"):
         return None
-    return kind.show(kind.parse(text))
+    value = kind.parse(text)
+    if kind.show(value) != text:
+        raise ValueError(f"{column.name} is spelled in a way of its own")
+    to_array(kind, [value])  # raises if it does not fit
+    return text
 
 
 def _texts(column: Column, read: pa.ChunkedArray) -> list[str | None]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,8 @@ OLD_PROTOCOLS = (2, 4)
 CHECKPOINTS = "delta.checkpointInterval"
 CHECKPOINTED = {"appendOnly", "invariants", "changeDataFeed", "timestampNtz"}
 """Features of a table whose checkpoints are written here; all but a few, see `SPARKS`."""
+KEPT = "delta.deletedFileRetentionDuration"
+DURATION = re.compile(r"interval \d+ (second|minute|hour|day|week)s?")
 SPARKS = 10
 """Of so many checkpoints one is Spark's, with its commit: it clears the log of old entries, too."""
 PLAIN_PATH = re.compile(r"[A-Za-z0-9._/-]+\.parquet")
@@ -99,7 +101,8 @@ def open_table(folder: Path, version: int) -> FileTable | None:
             and properties.get("delta.appendOnly", "false").lower() != "true"
         )
         due = (version + 1) % (interval := int(properties.get(CHECKPOINTS, "10"))) == 0
-        if not known or (due and not _checkpointed(table.protocol(), version + 1, interval)):
+        theirs = not _checkpointed(table.protocol(), properties, version + 1, interval)
+        if not known or (due and theirs):
             return None
         actions = table.get_add_actions(flatten=True)
     except (DeltaError, ValueError, KeyError):
@@ -118,10 +121,21 @@ def open_table(folder: Path, version: int) -> FileTable | None:
     )
 
 
-def _checkpointed(protocol: Any, version: int, interval: int) -> bool:
-    """Say whether the checkpoint of a version is written here, not by Spark."""
+def _checkpointed(
+    protocol: Any, properties: Mapping[str, str], version: int, interval: int
+) -> bool:
+    """Say whether the checkpoint of a version is written here, not by Spark.
+
+    Files that are gone stay listed in it as long as the table says; delta-rs does not know all ways
+    to say so, and would take a week for it.
+    """
     features = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
-    return features <= CHECKPOINTED and version % (SPARKS * interval) != 0
+    kept = properties.get(KEPT)
+    return (
+        features <= CHECKPOINTED
+        and version % (SPARKS * interval) != 0
+        and (kept is None or DURATION.fullmatch(kept) is not None)
+    )
 
 
 def _respected(protocol: Any) -> bool:
