@@ -31,6 +31,7 @@ from hybridview.bench.cells import (
 from hybridview.bench.changes import ALL_SIZES, change_of, statements
 from hybridview.bench.duck import measure_duckdb
 from hybridview.bench.links import copy_store, copy_table, show_commits
+from hybridview.bench.meter import own_bytes_read
 from hybridview.bench.page import write_page, write_settings
 from hybridview.bench.queries import ALL, BY_HAND, QUICK, hand_program, tables_of
 from hybridview.bench.report import all_right, crossover, report, scale_report
@@ -491,3 +492,16 @@ def test_the_page_of_settings_keeps_its_notes_too(tmp_path: Path) -> None:
     shown = write_settings(tmp_path, ["| web interface | 1.20x |"], 3, "on a Tuesday").read_text()
     assert "1.20x" in shown and "1.10x" not in shown
     assert "on a Tuesday" in shown and shown.endswith("\n---\n\nWhy there is none.\n")
+
+
+def test_bytes_that_this_process_reads_are_counted(tmp_path: Path) -> None:
+    """A small change is read by pyarrow, of which Spark knows nothing."""
+    if not Path("/proc/self/io").exists():
+        pytest.skip("nobody counts them here")
+    file = tmp_path / "rows.parquet"
+    pq.write_table(pa.table({"x": list(range(100_000))}), file)
+    before = own_bytes_read()
+    with pq.ParquetFile(file) as opened:
+        opened.read(use_threads=False)
+    assert own_bytes_read() - before >= file.stat().st_size * 0.9
+    assert own_bytes_read() - before < file.stat().st_size * 1.5

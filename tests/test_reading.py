@@ -68,6 +68,9 @@ class Port:
     def setting(self, name: str) -> str:
         return self.values[name]
 
+    def given(self, name: str) -> str:
+        return self.values.get(name, "")
+
     def settings(self) -> dict[str, str]:
         return dict(self.values)
 

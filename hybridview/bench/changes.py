@@ -16,6 +16,7 @@ from hybridview.bench.links import copy_table
 from hybridview.bench.queries import CHANGING
 from hybridview.deltalog import FolderLog
 from hybridview.engine.session import Session, table_at
+from hybridview.engine.tuning import running_with
 
 ALL_SIZES = (0.001, 0.01, 0.1, 1.0, 10.0, 50.0)
 QUICK_SIZES = (0.01, 1.0, 10.0)
@@ -84,12 +85,9 @@ def prepare(session: Session, base: Path, folder: Path, change: Change) -> Prepa
     before = {name: FolderLog(base / name).latest() for name in CHANGING}
     for name in CHANGING:
         copy_table(base / name, place / name)
-    session.set(LAYOUT)
-    try:
+    with running_with(session, LAYOUT):
         for statement in statements(place, change):
             session.run(statement)
-    finally:
-        session.unset(tuple(LAYOUT))
     shutil.rmtree(place / "picked")
     done.write_text(json.dumps({"change": asdict(change), "before": before}), encoding="utf-8")
     return Prepared(change, place, before)

@@ -14,6 +14,7 @@ from pathlib import Path
 from hybridview.bench.queries import TABLES
 from hybridview.deltalog import FEED_PROPERTY, FolderLog
 from hybridview.engine.session import Session, quote, table_at
+from hybridview.engine.tuning import running_with
 from hybridview.errors import UsageError
 
 FILE_BYTES = 32_000_000
@@ -124,16 +125,13 @@ def _create(
         "spark.sql.adaptive.coalescePartitions.enabled": "false",
         "spark.sql.files.maxPartitionBytes": str(math.ceil(raw.stat().st_size / files)),
     }
-    session.set(settings)
-    try:
+    with running_with(session, settings):
         session.run(
             f"CREATE TABLE {table_at(str(target.resolve()))} USING delta "
             f"TBLPROPERTIES ('{FEED_PROPERTY}' = 'true') AS "
             f"SELECT * FROM parquet.{quote(str(raw.resolve()))}"
             + (f" ORDER BY {KEYS[name]}" if ordered else "")
         )
-    finally:
-        session.unset(tuple(settings))
 
 
 def in_order(log: FolderLog, column: str) -> bool:

@@ -30,10 +30,14 @@ class Meter:
         return int(self._context().dagScheduler().numTotalJobs())
 
     def bytes_read(self) -> int:
-        """Return how many bytes all tasks have read so far."""
+        """Return how many bytes all of Spark's tasks, and this process itself, have read so far.
+
+        Small changes are read here, and logs are; those that Spark's driver reads nobody counts.
+        """
         self._context().listenerBus().waitUntilEmpty()
         executors = self._context().statusStore().executorList(True)
-        return sum(executors.apply(i).totalInputBytes() for i in range(executors.size()))
+        tasks = sum(executors.apply(i).totalInputBytes() for i in range(executors.size()))
+        return tasks + own_bytes_read()
 
     def memory(self) -> dict[str, int]:
         """Return the largest resident memory of both processes so far, in bytes."""
@@ -63,6 +67,15 @@ class Meter:
 
     def _context(self) -> Any:
         return self.spark.sparkContext._jsc.sc()
+
+
+def own_bytes_read() -> int:
+    """Return how many bytes this process has read from files; 0 where nobody counts them."""
+    counts = Path("/proc/self/io")
+    if not counts.exists():
+        return 0
+    found = re.search(r"rchar: (\d+)", counts.read_text(encoding="utf-8"))
+    return int(found[1]) if found else 0
 
 
 def tables_below(folder: Path) -> Iterable[Path]:

@@ -22,6 +22,8 @@ LEGEND = """
   runs the query over the same files and writes nothing.
 - *rec/hyb*: recompute / hybrid; *hyb/hand*: hybrid / MERGE by hand; *hyb/best*: hybrid / the best
   of the three strategies. *spread*: between the fastest and the slowest round, by the median.
+- *MB read*: by Spark's tasks, and by `hybridview` itself: small changes, and logs. What Spark's
+  driver reads of logs is not counted.
 """
 
 SETTINGS = "session.md"

@@ -55,6 +55,8 @@ class Session(Protocol):
 
     def setting(self, name: str) -> str: ...
 
+    def given(self, name: str) -> str: ...
+
     def settings(self) -> dict[str, str]: ...
 
     def register_feed(
@@ -135,6 +137,10 @@ class SparkPort:
 
     def setting(self, name: str) -> str:
         return str(self.spark.conf.get(name))
+
+    def given(self, name: str) -> str:
+        """Return what a setting was set to; empty if it has its default."""
+        return str(self.spark.conf.get(name, None) or "")
 
     def settings(self) -> dict[str, str]:
         """Return all settings of the session."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from hybridview.engine.session import Session
@@ -26,11 +26,15 @@ def write_settings(literals: bool, stored: Size) -> dict[str, str]:
 
 
 @contextmanager
-def running_with(session: Session, settings: dict[str, str]) -> Iterator[None]:
-    """Give a session some settings, and the former ones back."""
-    before = {name: session.setting(name) for name in settings}
+def running_with(session: Session, settings: Mapping[str, str]) -> Iterator[None]:
+    """Give a session some settings, and the former ones back.
+
+    Merely unset, they would be Spark's own defaults, and not what the session was started with.
+    """
+    before = {name: session.given(name) for name in settings}
     session.set(settings)
     try:
         yield
     finally:
-        session.set(before)
+        session.set({name: value for name, value in before.items() if value})
+        session.unset(tuple(name for name, value in before.items() if not value))

@@ -19,6 +19,7 @@ from hybridview.catalog import Catalog, ViewRecord
 from hybridview.deltalog import DeltaLog, FolderLog, LogGap
 from hybridview.engine.session import Session, quote, table_at
 from hybridview.engine.spark_errors import spark_errors
+from hybridview.engine.tuning import running_with
 from hybridview.filestats import FileBounds
 from hybridview.operations.context import Context
 from hybridview.operations.duration import spoken_size
@@ -132,11 +133,8 @@ def put_together(session: Session, view: ViewRecord, log: FolderLog) -> None:
         "spark.databricks.delta.optimize.minFileSize": str(SMALL),
         "spark.databricks.delta.optimize.maxFileSize": str(FILE),
     }
-    session.set(settings)
-    try:
+    with running_with(session, settings):
         session.run(f"{OPTIMIZE} {table_at(str(log.path.resolve()))}{order}")
-    finally:
-        session.unset(tuple(settings))
 
 
 def compact_one(context: Context, catalog: Catalog, written: Sequence[str]) -> str:

@@ -22,6 +22,7 @@ from hybridview.deltalog import FILE_RETENTION, LOG_RETENTION, DeltaLog, FolderL
 from hybridview.engine.faults import BETWEEN_WORKS, reach
 from hybridview.engine.session import Session, table_at
 from hybridview.engine.spark_errors import first_line, spark_errors
+from hybridview.engine.tuning import running_with
 from hybridview.errors import UsageError
 from hybridview.inside import inside
 from hybridview.opened import named
@@ -269,8 +270,5 @@ def _run(session: Session, work: Work, table: str) -> None:
         pairs = ", ".join(f"'{name}' = 'interval {work.days} days'" for name in names)
         session.run(f"ALTER TABLE {table} SET TBLPROPERTIES ({pairs})")
     else:
-        session.set(VACUUM_SETTINGS)
-        try:
+        with running_with(session, VACUUM_SETTINGS):
             session.run(f"VACUUM {table} RETAIN {_hours(work.since, time.time())} HOURS")
-        finally:
-            session.unset(tuple(VACUUM_SETTINGS))

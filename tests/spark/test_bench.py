@@ -15,7 +15,7 @@ from hybridview.bench.contenders import Hand
 from hybridview.bench.floors import TOTALS, Extent, Ground, as_a_command, measure_floors
 from hybridview.bench.targets import ALL_OF_FIFTY, FIVE_OF_FIFTY
 from hybridview.deltalog import FolderLog
-from hybridview.engine.session import SparkPort, table_at
+from hybridview.engine.session import Session, SparkPort, table_at
 
 pytestmark = [pytest.mark.spark, pytest.mark.long]
 
@@ -25,7 +25,11 @@ def test_two_queries_from_end_to_end(
 ) -> None:
     said: list[str] = []
     plan = run.Plan(tmp_path, 0.01, (6, 12), (1.0,), least=2, most=2, floors=False)
+    sessions = _sessions(monkeypatch)
     results = run.run(plan, said.append, SparkPort(spark))
+    # What loading and changing tables needs is no setting that a recompute is measured with.
+    untouched = SparkPort(spark).writer().settings()
+    assert sessions and sessions[0].settings() == untouched
     assert set(results.cells) == {(0.01, 6, 1.0), (0.01, 12, 1.0)}
     for cell in results.cells.values():
         assert set(cell.rounds) == set(CONTENDERS)
@@ -51,6 +55,19 @@ def test_two_queries_from_end_to_end(
     assert (tmp_path / run.REPORT).exists()
     monkeypatch.setattr(Hand, "run", lambda _: pytest.fail("measured again"))
     assert run.run(plan, said.append, SparkPort(spark)).cells == results.cells
+
+
+def _sessions(monkeypatch: pytest.MonkeyPatch) -> list[Session]:
+    """Return the sessions that are made from now on; recomputes run in the first."""
+    made: list[Session] = []
+    writer = SparkPort.writer
+
+    def noted(port: SparkPort) -> Session:
+        made.append(writer(port))
+        return made[-1]
+
+    monkeypatch.setattr(SparkPort, "writer", noted)
+    return made
 
 
 def _check_tables(place: Path, port: SparkPort) -> None:

@@ -12,7 +12,7 @@ from hybridview.bench.meter import Meter, commits_below
 from hybridview.catalog import FOLDER
 from hybridview.engine import inline
 from hybridview.engine.session import SparkPort
-from hybridview.engine.tuning import LITTLE
+from hybridview.engine.tuning import ADAPTIVE, LITTLE, PARTITIONS, running_with
 from hybridview.strategy import costs
 from tests.spark.warehouse import Warehouse, leave_to_spark, record
 
@@ -110,6 +110,23 @@ def test_a_change_that_is_read_once_is_not_netted_first(shop: Warehouse) -> None
     assert shop.refresh("incremental", "v0")["v0"].executed in ("none", "incremental")
     assert commits_below(shop.root / "views") == commits
     shop.refresh("incremental")
+
+
+def test_settings_are_what_the_session_was_started_with_again(spark: Any) -> None:
+    """Unset, they are Spark's own defaults: 200 partitions, for one."""
+    session = SparkPort(spark).writer()
+    names = (PARTITIONS, ADAPTIVE, "spark.sql.adaptive.autoBroadcastJoinThreshold", "nobody.knows")
+    before = {name: session.given(name) for name in names}
+    assert before[PARTITIONS] and not before["nobody.knows"]
+    try:
+        session.set({PARTITIONS: "6"})
+        with running_with(session, dict.fromkeys(names, "7") | {ADAPTIVE: "false"}):
+            assert session.given(PARTITIONS) == session.given("nobody.knows") == "7"
+            with running_with(session, {PARTITIONS: "8"}):
+                assert session.setting(PARTITIONS) == "8"
+        assert {n: session.given(n) for n in names} == before | {PARTITIONS: "6"}
+    finally:
+        session.set({PARTITIONS: before[PARTITIONS]})
 
 
 def test_many_views_share_the_reading_of_a_change(shop: Warehouse, meter: Meter) -> None:

@@ -71,6 +71,9 @@ class RecordedSession:
     def setting(self, name: str) -> str:
         return SETTINGS.get(name, "true")
 
+    def given(self, name: str) -> str:
+        return SETTINGS.get(name, "")
+
     def settings(self) -> dict[str, str]:
         return dict(SETTINGS)
 
