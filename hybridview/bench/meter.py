@@ -36,7 +36,7 @@ class Meter:
         """
         self._context().listenerBus().waitUntilEmpty()
         executors = self._context().statusStore().executorList(True)
-        tasks = sum(executors.apply(i).totalInputBytes() for i in range(executors.size()))
+        tasks: int = sum(executors.apply(i).totalInputBytes() for i in range(executors.size()))
         return tasks + own_bytes_read()
 
     def memory(self) -> dict[str, int]:
