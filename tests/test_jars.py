@@ -108,6 +108,21 @@ def test_a_cache_below_the_working_folder_is_none(
     assert jars._place() == tmp_path / "home/.cache/hybridview/jars/found.json"
 
 
+def test_a_user_without_a_home_has_no_note(
+    files: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def homeless() -> Path:
+        raise RuntimeError("could not determine a home directory")
+
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setattr(Path, "home", homeless)
+    # Whoever may write there would put a file in the place of the device.
+    monkeypatch.setattr(os, "devnull", str(tmp_path / "null"))
+    jars.remember(PACKAGES, files)
+    assert jars.found_before(PACKAGES) == ""
+    assert not (tmp_path / "null").exists()
+
+
 def test_files_without_the_package_are_not_remembered(files: list[str]) -> None:
     """A session that was told of other files says so of them, not of Delta Lake's."""
     jars.remember(PACKAGES, files[1:])

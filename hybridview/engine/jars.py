@@ -55,8 +55,8 @@ def _defaults() -> list[str]:
 
 def found_before(packages: str) -> str:
     """Return the files that packages were resolved to, as a setting; empty if that is not known."""
-    place = _place()
     try:
+        place = _place()
         if not _is_ours(place.parent.lstat()):
             return ""
         with os.fdopen(os.open(place, os.O_RDONLY | os.O_NOFOLLOW)) as file:
@@ -73,16 +73,19 @@ def found_before(packages: str) -> str:
 
 def remember(packages: str, jars: Sequence[str]) -> None:
     """Note where packages were found; if that does not work, they are looked for again."""
-    place = _place()
     with suppress(OSError, ValueError):
         if not _hold(packages, jars):
             return
+        place = _place()
         place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         # Nobody can guess its name, and lead it elsewhere.
         number, draft = tempfile.mkstemp(dir=place.parent, prefix=f"{place.name}.")
-        with os.fdopen(number, "w", encoding="utf-8") as file:
-            json.dump({"packages": packages, "jars": list(jars)}, file)
-        Path(draft).replace(place)
+        try:
+            with os.fdopen(number, "w", encoding="utf-8") as file:
+                json.dump({"packages": packages, "jars": list(jars)}, file)
+            Path(draft).replace(place)
+        finally:
+            Path(draft).unlink(missing_ok=True)
 
 
 def _hold(packages: str, jars: Sequence[str]) -> bool:
@@ -98,13 +101,16 @@ def _is_ours(about: os.stat_result) -> bool:
 
 
 def _place() -> Path:
-    """Return where the note is: in a folder of its own, that others cannot write to."""
+    """Return where the note is: in a folder of its own, that others cannot write to.
+
+    Raises ValueError for a user without a home, as in some containers: there is no note then.
+    """
     named = Path(os.environ.get("XDG_CACHE_HOME") or "")
     try:
         # As its specification says, a relative one is none.
         cache = named if named.is_absolute() else Path.home() / ".cache"
-    except RuntimeError:  # a user without a home, as in some containers
-        return Path(os.devnull)
+    except RuntimeError as error:
+        raise ValueError(str(error)) from None
     return cache / "hybridview" / "jars" / "found.json"
 
 
