@@ -106,6 +106,10 @@ class Store:
         """Return the Spark session behind this store, as a port that takes SQL text."""
         return self._context.port()
 
+    def spark_has_ended(self) -> bool:
+        """Say whether the session this store uses is gone: killed, or out of memory."""
+        return self._context.spark_has_ended()
+
     def up(
         self, idle: str = engine_operation.IDLE, tell: Callable[[str], None] | None = None
     ) -> tuple[EngineStatus, bool]:

@@ -24,6 +24,9 @@ def main(arguments: list[str] | None = None) -> int:
     except HybridviewError as error:
         print(error, file=sys.stderr)
         return error.exit_code
+    except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
+        return 130
     for view in result.views:
         print(f"{view.name}  {view.executed}  {view.seconds:.1f}s  {view.reason}")
         if view.error:

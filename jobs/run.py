@@ -28,6 +28,10 @@ def main(arguments: list[str] | None = None) -> int:
                     time.sleep(options.interval)
                 rounds += 1
                 ok = one_round(store, options.strategy)
+                if not ok and store.spark_has_ended():
+                    # No round of this process can succeed any more; its supervisor starts another.
+                    print("Spark has ended: this job ends too", file=sys.stderr)
+                    return 1
     except HybridviewError as error:
         print(error, file=sys.stderr)
         return error.exit_code

@@ -28,6 +28,9 @@ def main(arguments: list[str] | None = None) -> int:
     except HybridviewError as error:
         print(error, file=sys.stderr)
         return error.exit_code
+    except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
+        return 130
     return 1 if different else 0
 
 

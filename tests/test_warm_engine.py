@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import signal
@@ -20,6 +21,8 @@ import pytest
 
 from hybridview import Store
 from hybridview.cli import render
+from hybridview.engine.connect import _on_loopback
+from hybridview.engine.later import import_connect
 from hybridview.engine.warm import end, server, start
 from hybridview.engine.warm.place import Place, make_private, place_of, take
 from hybridview.engine.warm.record import Record, birth, find, fingerprint, write
@@ -379,3 +382,12 @@ def test_status_and_doctor_show_it(root: Path) -> None:
 def test_a_time_that_is_none(root: Path) -> None:
     with pytest.raises(UsageError, match='"soon" is not a time'):
         Store.open(root).up("soon")
+
+
+def test_the_token_goes_to_an_address_of_this_machine() -> None:
+    """`localhost` may be another address first, at which anybody may listen and get the token."""
+    builder, _ = import_connect()
+    address = _on_loopback(builder)(record(os.getpid(), 12345).url)
+    assert (address.endpoint, address.token) == ("ipv4:127.0.0.1:12345", TOKEN)
+    # A session of its own is made from a copy of it.
+    assert copy.deepcopy(address).endpoint == "ipv4:127.0.0.1:12345"

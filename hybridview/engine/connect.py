@@ -14,6 +14,8 @@ from hybridview.engine.later import import_connect
 from hybridview.engine.session import OWN_SETTINGS, Session, SparkPort
 from hybridview.errors import UsageError
 
+LOOPBACK = "127.0.0.1"
+"""This machine, and no name for it: `localhost` may be `::1` first, where anybody may listen."""
 REMOTE = "spark.remote"
 """The setting that names a Spark Connect server, such as sc://localhost:15002."""
 PATIENCE = 15
@@ -30,9 +32,17 @@ class ConnectPort(SparkPort):
     on the server until it is released.
     """
 
-    def __init__(self, spark: Any, owned: bool = False, near: bool = False) -> None:
+    def __init__(
+        self,
+        spark: Any,
+        owned: bool = False,
+        near: bool = False,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
         super().__init__(spark, owned)
         self._near = near
+        self._settings = dict(settings or {})
+        """What the user set: a new session of the server knows nothing of it."""
         if near:
             _give_up_soon(spark.client)
         self._writers: list[ConnectPort] = []
@@ -54,8 +64,8 @@ class ConnectPort(SparkPort):
         # A connection string may name its session; the writer must not get the same.
         connection.set("session_id", str(uuid.uuid4()))
         session = type(self.spark)(connection=connection, userId=client._user_id)
-        port = ConnectPort(session, owned=True, near=self._near)
-        port.set(OWN_SETTINGS)
+        port = ConnectPort(session, owned=True, near=self._near, settings=self._settings)
+        port.set({**self._settings, **OWN_SETTINGS})
         self._writers.append(port)
         return port
 
@@ -100,6 +110,20 @@ def _give_up_soon(client: Any) -> None:
     client.set_retry_policies([type(policy)(max_retries=RETRIES) for policy in policies])
 
 
+def _on_loopback(channel_builder: Any) -> Any:
+    """Return a builder of channels to a server on this machine: to its address, not its name.
+
+    A token goes with each call, and the name may lead to another process that listens there.
+    """
+
+    class OnLoopback(channel_builder):  # type: ignore[misc]
+        @property
+        def endpoint(self) -> str:
+            return f"ipv4:{LOOPBACK}:{self._port}"
+
+    return OnLoopback
+
+
 def attach(url: str, settings: Mapping[str, str] | None = None, near: bool = False) -> ConnectPort:
     """Return a new session on a running Spark Connect server; `near` if it is on this machine."""
     try:
@@ -111,7 +135,7 @@ def attach(url: str, settings: Mapping[str, str] | None = None, near: bool = Fal
             hint="Run: pip install 'pyspark[connect]'",
         ) from None
     try:
-        connection = channel_builder(url)
+        connection = (_on_loopback(channel_builder) if near else channel_builder)(url)
     except ValueError:  # its text would repeat the token
         raise UsageError(
             f"{REMOTE} is not the address of a Spark Connect server",
@@ -119,12 +143,14 @@ def attach(url: str, settings: Mapping[str, str] | None = None, near: bool = Fal
         ) from None
     try:
         # By itself the client would go on trying for ten minutes.
-        socket.create_connection((connection.host, connection._port), PATIENCE).close()
+        host = LOOPBACK if near else connection.host
+        socket.create_connection((host, connection._port), PATIENCE).close()
     except OSError:
         raise UsageError(
             f"no Spark Connect server answers at {connection.endpoint}",
             hint=f"Start it, or name another one in hybridview.toml: {REMOTE}",
         ) from None
-    port = ConnectPort(session(connection=connection), owned=True, near=near)
-    port.set({n: v for n, v in (settings or {}).items() if n.startswith("spark.sql.")})
+    own = {n: v for n, v in (settings or {}).items() if n.startswith("spark.sql.")}
+    port = ConnectPort(session(connection=connection), owned=True, near=near, settings=own)
+    port.set(own)
     return port

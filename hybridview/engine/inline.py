@@ -11,11 +11,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from hybridview.engine.session import Session, literal, quote
+from hybridview.engine.spark_errors import is_too_much, spark_errors
 
 MAX_ROWS = 10_000
 MAX_CHARACTERS = 4_000_000
+WIDEST = 50_000
+"""Bytes of a value; a wider one is not even fetched. Few of them would be too many characters."""
 LOST = "\ufffd"
-"""What stands in the place of bytes that are no text: Spark's strings may hold any."""
+"""What stands in the place of bytes that are no text: Spark's strings may hold any. And in that of
+values that are too wide: rows with it never stand as literals."""
 
 _AS_TEXT = ("tinyint", "smallint", "int", "bigint", "float", "double", "boolean", "date", "string")
 
@@ -34,10 +38,14 @@ def encode(column: str, type_name: str) -> str:
         # As text, the hour that a clock change repeats would be ambiguous.
         return f"CAST(unix_micros({column}) AS STRING)"
     if type_name == "binary":
-        return f"hex({column})"
+        return _unless_wide(column, f"hex({column})")
     if type_name.startswith("string"):
-        return f"make_valid_utf8(CAST({column} AS STRING))"
+        return _unless_wide(column, f"make_valid_utf8(CAST({column} AS STRING))")
     return f"CAST({column} AS STRING)"
+
+
+def _unless_wide(column: str, encoded: str) -> str:
+    return f"IF(octet_length({column}) > {WIDEST}, {literal(LOST)}, {encoded})"
 
 
 def decode(column: str, type_name: str) -> str:
@@ -56,13 +64,22 @@ def typed(value: str, type_name: str) -> str:
 def fetch(
     session: Session, query: str, columns: Sequence[tuple[str, str]]
 ) -> list[tuple[Any, ...]] | None:
-    """Return a query's rows as text; None if there are too many, or of types text cannot carry."""
+    """Return a query's rows as text; None if there are too many, or of types text cannot carry.
+
+    What the driver holds of them is bounded: their number, the width of each value, and in the end
+    by what Spark lets a result have.
+    """
     if not all(encodable(kind) for _, kind in columns):
         return None
     encoded = ", ".join(
         f"{encode(quote(name), kind.lower())} AS {quote(name)}" for name, kind in columns
     )
-    rows = session.run(f"SELECT {encoded} FROM ({query}) LIMIT {MAX_ROWS + 1}")
+    try:
+        rows = session.run(f"SELECT {encoded} FROM ({query}) LIMIT {MAX_ROWS + 1}")
+    except spark_errors() as error:
+        if not is_too_much(error):
+            raise
+        return None
     return rows if can_stand(rows) else None
 
 

@@ -7,6 +7,7 @@ import fcntl
 import logging
 import os
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
@@ -130,10 +131,28 @@ def noise_file() -> Path:
 @contextlib.contextmanager
 def _one_start_at_a_time() -> Iterator[None]:
     """Let processes start one after the other: the cache of JARs knows no lock of its own."""
-    path = noise_file().with_suffix(".lock")
-    with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)) as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    lock = _own_file(noise_file().with_suffix(".lock"), os.O_RDWR)
+    try:
+        if lock is not None:
+            fcntl.flock(lock, fcntl.LOCK_EX)
         yield
+    finally:
+        if lock is not None:
+            os.close(lock)
+
+
+def _own_file(path: Path, flags: int) -> int | None:
+    """Open a file of ours that anybody could have made before us; None if somebody did."""
+    try:
+        # Without waiting: a pipe would wait for somebody to read it.
+        opened = os.open(path, flags | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
+    except OSError:
+        return None
+    about = os.fstat(opened)
+    if stat.S_ISREG(about.st_mode) and about.st_uid == os.getuid():
+        return opened
+    os.close(opened)
+    return None
 
 
 @contextlib.contextmanager
@@ -142,7 +161,9 @@ def _quiet() -> Iterator[None]:
     sys.stdout.flush()
     sys.stderr.flush()
     saved = os.dup(1), os.dup(2)
-    log = os.open(noise_file(), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
+    log = _own_file(noise_file(), os.O_WRONLY | os.O_APPEND)
+    if log is None:
+        log = os.open(os.devnull, os.O_WRONLY)
     try:
         os.dup2(log, 1)
         os.dup2(log, 2)

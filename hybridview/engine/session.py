@@ -69,6 +69,8 @@ class Session(Protocol):
 
     def job_count(self) -> int: ...
 
+    def alive(self) -> bool: ...
+
     def stop(self) -> None: ...
 
 
@@ -173,6 +175,13 @@ class SparkPort:
     def job_count(self) -> int:
         """Return how many jobs Spark has started so far, for measurements."""
         return len(self.spark.sparkContext.statusTracker().getJobIdsForGroup(None))
+
+    def alive(self) -> bool:
+        """Say whether Spark still answers."""
+        try:
+            return bool(self.spark.version)
+        except spark_errors():
+            return False
 
     def stop(self) -> None:
         if self.owned:

@@ -34,6 +34,11 @@ def is_gone(error: BaseException) -> bool:
     return isinstance(error, ConnectionError) or type(error).__name__ == "Py4JNetworkError"
 
 
+def is_too_much(error: BaseException) -> bool:
+    """Say whether a result was larger than Spark's driver takes."""
+    return "spark.driver.maxResultSize" in str(error)
+
+
 _BROKEN_RULE = re.compile(r"PLAN_VALIDATION_FAILED_RULE_IN_BATCH\] Rule (\S+) in batch")
 
 
@@ -98,15 +103,20 @@ def first_line(error: BaseException) -> str:
     return re.sub(r"\s*SQLSTATE: \w+.*$", "", line)
 
 
+def has_ended(what: str = "") -> HybridviewError:
+    """Say that Spark is gone, and what could not be done for it."""
+    return RefreshFailedError(
+        f"{what}Spark has ended",
+        detail="Its process was killed, or ran out of memory (spark.driver.memory).",
+        hint=run("refresh"),
+    )
+
+
 def as_refresh_error(view: str, error: BaseException) -> HybridviewError:
     """Explain why a view could not be refreshed; its old rows stay."""
     text = str(error)
     if is_gone(error):
-        return RefreshFailedError(
-            f'view "{view}" could not be refreshed: Spark has ended',
-            detail="Its process was killed, or ran out of memory (spark.driver.memory).",
-            hint=run("refresh"),
-        )
+        return has_ended(f'view "{view}" could not be refreshed: ')
     if CORRUPT in text:
         return CorruptionError(
             f'view "{view}" does not hold the rows this change takes away',

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from hybridview.engine import inline
 from hybridview.engine.session import Session, quote
-from hybridview.engine.spark_errors import spark_errors
+from hybridview.engine.spark_errors import is_too_much, spark_errors
 from hybridview.plan.steps import Apply, ViewPlan
 
 if TYPE_CHECKING:
@@ -171,8 +171,8 @@ def _fetch(
         if not wanted:
             return {}
         rows = session.run("\nUNION ALL\n".join(wanted))
-    except spark_errors():
-        if len(views) == 1:
+    except spark_errors() as error:
+        if len(views) == 1 and not is_too_much(error):
             raise
         # One of them cannot be computed; each alone will tell which, and why.
         return {}

@@ -27,7 +27,7 @@ from hybridview.errors import (
     UnknownColumnError,
     UnstorableTypeError,
 )
-from hybridview.operations.names import folder_name
+from hybridview.operations.names import free_folder
 from hybridview.operations.suggest import closest
 from hybridview.schema import HIDDEN, RESERVED_COLUMNS, Column, TableSchema
 from hybridview.sql.canonical import canonical
@@ -58,11 +58,13 @@ class Analyst:
         closed = self._closed(definition, columns, schemas)
         parsed = parse_query(replace(definition, query=closed or definition.query))
         old = self.catalog.views.get(name.lower())
+        # A view keeps its id over redefinition, and with it its history and its table.
+        view_id = old.id if old else str(uuid.uuid4())
+        taken = {view.folder for view in self.catalog.views.values()}
         record = ViewRecord(
-            # A view keeps its id over redefinition, and with it its history and its table.
-            old.id if old else str(uuid.uuid4()),
+            view_id,
             old.name if old else name,
-            old.folder if old else folder_name(name),
+            old.folder if old else free_folder(name, view_id, taken),
             definition.query,
             definition.comment,
             definition.cluster_by,

@@ -12,6 +12,7 @@ from hybridview.catalog import FOLDER, Catalog, FolderCatalog, TableRecord, View
 from hybridview.deltalog import FolderLog, LogGap
 from hybridview.engine.connect import port_of
 from hybridview.engine.session import Session
+from hybridview.engine.spark_errors import has_ended, is_gone
 from hybridview.errors import UnknownTableError, UnknownViewError
 from hybridview.inside import inside
 from hybridview.operations.suggest import closest
@@ -78,9 +79,18 @@ class Context:
 
     def workers(self, count: int) -> list[Session]:
         """Return so many sessions of our own; they are kept for the next time."""
-        while len(self._workers) < count:
-            self._workers.append(self.port().writer())
+        try:
+            while len(self._workers) < count:
+                self._workers.append(self.port().writer())
+        except Exception as error:
+            if is_gone(error):
+                raise has_ended() from None
+            raise
         return self._workers[:count]
+
+    def spark_has_ended(self) -> bool:
+        """Say whether Spark was started, or attached to, and answers no more."""
+        return self._port is not None and not self._port.alive()
 
     def close(self) -> None:
         if self._port is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import unicodedata
+from collections.abc import Collection
 from pathlib import Path
 
 from hybridview.errors import ReservedNameError, UsageError
@@ -64,6 +65,15 @@ def folder_name(name: str) -> str:
         return name.lower() if name == name.lower() else f"{name.lower()}-{_hash(name)}"
     plain = re.sub(r"[^A-Za-z0-9_]+", "_", name).strip("_").lower()[:60] or "view"
     return f"{plain}-{_hash(name)}"
+
+
+def free_folder(name: str, view_id: str, taken: Collection[str]) -> str:
+    """Return a folder for a new view that no other view has.
+
+    A view that was renamed keeps its folder; its old name is free for another view, the folder not.
+    """
+    folder = folder_name(name)
+    return f"{folder}-{view_id[:8]}" if folder in taken else folder
 
 
 def _hash(name: str) -> str:

@@ -48,8 +48,11 @@ class RefreshResult:
         return all(v.executed not in TROUBLE for v in self.views)
 
 
-class Interrupted(Exception):
-    """The user stopped a refresh; `written` views have new rows that no epoch names yet."""
+class Interrupted(KeyboardInterrupt):
+    """The user stopped a refresh; `written` views have new rows that no epoch names yet.
+
+    To whoever calls it, it is the Ctrl-C that was pressed.
+    """
 
     def __init__(self, epoch: int, written: tuple[str, ...]) -> None:
         super().__init__("interrupted")

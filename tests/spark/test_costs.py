@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from hybridview.engine import inline
 from hybridview.engine.session import SparkPort
 from hybridview.engine.tuning import ADAPTIVE, LITTLE, PARTITIONS, running_with
 from hybridview.strategy import costs
+from hybridview.tablefiles import feed
 from tests.spark.warehouse import Warehouse, leave_to_spark, record
 
 pytestmark = pytest.mark.spark
@@ -256,3 +258,31 @@ def test_parts_of_a_large_change_are_computed_once_and_released(
     assert len(dropped) == len(kept) + len(cached)
     shop.assert_exact("nested")
     shop.store.drop_view("nested")
+
+
+def test_wide_values_stay_in_spark(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Few rows may be too much for the driver: they are kept in memory there, and are right."""
+    monkeypatch.setattr(inline, "WIDEST", 100)
+    shop = Warehouse(tmp_path / "store", spark)
+    shop.table("docs", "id INT, body STRING, raw BINARY", "SELECT id, 'a', X'00' FROM range(9)")
+    shop.views({"bodies": "SELECT id, body, raw FROM docs WHERE id > 2"})
+    shop.refresh()
+    widest = 0
+    run = SparkPort.run
+
+    def measured(self: SparkPort, sql: str) -> list[tuple[Any, ...]]:
+        nonlocal widest
+        rows = run(self, sql)
+        texts = (value for row in rows for value in row if isinstance(value, str))
+        widest = max([widest, *map(len, texts)])
+        return rows
+
+    monkeypatch.setattr(feed, "read_feed", lambda *_: None)
+    monkeypatch.setattr(SparkPort, "run", measured)
+    shop.sql("INSERT INTO {docs} SELECT id, repeat('é', 90), X'01' FROM range(20, 25)")
+    shop.sql("UPDATE {docs} SET raw = CAST(repeat('z', 101) AS BINARY) WHERE id = 5")
+    assert shop.executed("incremental") == {"bodies": "incremental"}
+    assert 0 < widest <= 100
+    shop.assert_exact()

@@ -330,3 +330,24 @@ def test_renaming_views_and_tables(shop: Warehouse) -> None:
     assert {s.executed for s in states.values()} == {"incremental"}
     assert set(states) == {"sums", "lines", "everything", "size", "large"}
     shop.assert_verified()
+
+
+def test_the_old_name_of_a_renamed_view_is_free(shop: Warehouse) -> None:
+    """The renamed view keeps its folder; who gets its name gets another, hidden tables too."""
+    shop.store.create_view("low", "SELECT min(x) AS x FROM t")
+    shop.refresh()
+    for name in ("totals", "low"):
+        shop.store.rename_view(name, f"old_{name}")
+    shop.store.create_view("totals", "SELECT g, count(*) AS n FROM t GROUP BY g")
+    shop.store.create_view("low", "SELECT max(x) AS x FROM t")
+    records = shop.store._context.catalog().views.values()
+    assert len({record.folder for record in records}) == len(records)
+    done = shop.executed()
+    assert (done.pop("totals"), done.pop("low")) == ("initial", "initial")
+    assert set(done.values()) == {"none"}, "nothing of another view was touched"
+    shop.sql("INSERT INTO {t} VALUES (31, 1, 9, 'n')")
+    assert set(shop.executed("incremental").values()) == {"incremental"}
+    shop.assert_exact("totals", "low", "old_low")
+    shop.assert_verified()
+    shop.store.drop_view("low")
+    assert shop.rows("old_low") == [tuple(shop.sql("SELECT min(x) FROM {t}").collect()[0])]

@@ -22,7 +22,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from hybridview.engine.connect import attach
+from hybridview.engine.connect import LOOPBACK, attach
 from hybridview.engine.local import build_session
 from hybridview.engine.session import table_at
 from hybridview.engine.warm.place import Place, take
@@ -31,7 +31,6 @@ from hybridview.engine.warm.start import TAKEN
 
 TOKEN = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
 """Spark reads the token from here; a setting would show in the list of processes."""
-LOOPBACK = "127.0.0.1"
 _LOOK = 5.0
 """Seconds between two looks at who is attached, at most."""
 
@@ -123,7 +122,7 @@ def warm_up(url: str) -> None:
     target = table_at(str(Path(folder) / "t"))
     feed = "TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')"
     try:
-        session = attach(url).writer()
+        session = attach(url, near=True).writer()
         session.run(f"CREATE TABLE {target} USING delta {feed} AS SELECT 1 AS k, 1 AS x")
         session.run(f"INSERT INTO {target} VALUES (2, 2)")
         session.register_feed("warm", str(Path(folder) / "t"), 1, 1)
