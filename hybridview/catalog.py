@@ -6,6 +6,7 @@ One append-only Delta table. Paths in it are relative to the store, so that a st
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -30,6 +31,7 @@ from hybridview.records import (
     ForeignKey,
     RefreshRecord,
     TableRecord,
+    Unread,
     ViewRecord,
     ViewState,
     as_payload,
@@ -40,6 +42,8 @@ from hybridview.redact import redact_all
 FORMAT = 1
 FOLDER = "_hybridview"
 COMPACT_EVERY = 64
+_REFRESH = re.compile(r'\{"seq": (\d+), "nth": (\d+), "epoch": (\d+), ')
+"""How the text of a refresh begins: its place, and its epoch."""
 
 
 class CatalogReader(Protocol):
@@ -62,6 +66,8 @@ class FolderCatalog:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.path = root / FOLDER
+        self._known: tuple[tuple[str, int], Catalog] | None = None
+        """What was read last, and of which version of which table."""
 
     def exists(self) -> bool:
         return (self.path / "_delta_log").is_dir()
@@ -73,24 +79,11 @@ class FolderCatalog:
                 f'there is no store in "{self.root}"',
                 hint=f"Create one with: {command('init', str(self.root))}",
             )
-        return fold(self._rows())
-
-    def _rows(self) -> list[tuple[str, dict[str, Any]]]:
-        # Not to_pyarrow_table: it imports pandas, which takes longer than all the rest.
-        found = QueryBuilder().register("records", DeltaTable(named(self.path)))
-        table = found.execute("SELECT kind, payload, format FROM records").read_all()
-        newest = max((f for f in table.column("format").to_pylist()), default=FORMAT)
-        if newest > FORMAT:
-            raise StoreFormatError(
-                f"the store was written by a newer hybridview: format {newest}, this is {FORMAT}",
-                hint="Run: pip install --upgrade hybridview",
-            )
-        kinds, payloads = (table.column(name).to_pylist() for name in ("kind", "payload"))
-        # A query promises no order, neither of files nor within one; the text decides between
-        # records of two processes that appended at the same moment.
-        rows = [(json.loads(text), text, kind) for kind, text in zip(kinds, payloads, strict=True)]
-        rows.sort(key=lambda row: (row[0].get("seq", 0), row[0].get("nth", -1), row[1]))
-        return [(kind, payload) for payload, _, kind in rows]
+        records = DeltaTable(named(self.path))
+        version = str(records.metadata().id), records.version()
+        if self._known is None or self._known[0] != version:
+            self._known = version, fold(rows_of(records))
+        return self._known[1]
 
     def append(self, kind: str, payload: Mapping[str, Any], transaction: Any = None) -> None:
         """Append one record; `transaction` makes a second append of the same id fail."""
@@ -146,9 +139,39 @@ class FolderCatalog:
             self.append("refresh", payload, Transaction(store_id, record.epoch))
         except CommitFailedError as error:
             raise _race_lost(record.epoch) from error
-        same = [p for kind, p in self._rows() if kind == "refresh" and p["epoch"] == record.epoch]
-        if same[0]["attempt"] != record.attempt:
+        counts = self.read().published(record.epoch)
+        if counts is None or counts.attempt != record.attempt:
             raise _race_lost(record.epoch)
+
+
+def rows_of(records: DeltaTable) -> list[tuple[str, dict[str, Any] | Unread]]:
+    """Return all records of a bookkeeping table, oldest first: what each is, and what it says."""
+    # Not to_pyarrow_table: it imports pandas, which takes longer than all the rest.
+    query = QueryBuilder().register("records", records)
+    table = query.execute("SELECT kind, payload, format FROM records").read_all()
+    newest = max((f for f in table.column("format").to_pylist()), default=FORMAT)
+    if newest > FORMAT:
+        raise StoreFormatError(
+            f"the store was written by a newer hybridview: format {newest}, this is {FORMAT}",
+            hint="Run: pip install --upgrade hybridview",
+        )
+    kinds, texts = (table.column(name).to_pylist() for name in ("kind", "payload"))
+    # A query promises no order, neither of files nor within one.
+    rows = sorted(map(_row, kinds, texts), key=lambda row: row[0])
+    return [(kind, payload) for _, kind, payload in rows]
+
+
+def _row(kind: str, text: str) -> tuple[tuple[int, int, str], str, dict[str, Any] | Unread]:
+    """Return a record after its place; the text decides between two that were appended at once.
+
+    Those of refreshes are by far the most, and large: they are read when somebody wants them.
+    """
+    head = _REFRESH.match(text) if kind == "refresh" else None
+    if head is not None:
+        seq, nth, epoch = map(int, head.groups())
+        return (seq, nth, text), kind, Unread(epoch, text)
+    payload = json.loads(text)
+    return (payload.get("seq", 0), payload.get("nth", -1), text), kind, payload
 
 
 def _race_lost(epoch: int) -> RaceLostError:

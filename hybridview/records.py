@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -137,26 +138,89 @@ class RefreshRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class Unread:
+    """The record of a refresh as text, of which the epoch alone was looked at."""
+
+    epoch: int
+    text: str
+
+    def read(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.text)
+        return found
+
+
+class Refreshes:
+    """All published refreshes; each is read when somebody looks at it, and then kept.
+
+    A store that is refreshed every few minutes has thousands, and most commands want the newest.
+    """
+
+    def __init__(
+        self,
+        payloads: Mapping[int, Mapping[str, Any] | Unread] | None = None,
+        expired: Iterable[int] = (),
+    ) -> None:
+        self._payloads = dict(payloads or {})
+        self._expired = frozenset(expired)
+        self._read: dict[int, RefreshRecord] = {}
+
+    def __len__(self) -> int:
+        return len(self._payloads)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Refreshes) and tuple(self) == tuple(other)
+
+    def __iter__(self) -> Iterator[RefreshRecord]:
+        """Return all of them, in the order of their publication."""
+        return (self._get(epoch) for epoch in self._payloads)
+
+    @property
+    def newest(self) -> int:
+        """The newest epoch; 0 before the first."""
+        return max(self._payloads, default=0)
+
+    def of(self, epoch: int) -> RefreshRecord | None:
+        """Return the record of an epoch."""
+        return self._get(epoch) if epoch in self._payloads else None
+
+    def newest_first(self) -> Iterator[RefreshRecord]:
+        return (self._get(epoch) for epoch in sorted(self._payloads, reverse=True))
+
+    def readable(self) -> tuple[RefreshRecord, ...]:
+        """Return those whose files are kept, oldest first."""
+        return tuple(self._get(epoch) for epoch in self.readable_epochs)
+
+    @property
+    def readable_epochs(self) -> tuple[int, ...]:
+        return tuple(sorted(self._payloads.keys() - self._expired))
+
+    def _get(self, epoch: int) -> RefreshRecord:
+        if epoch not in self._read:
+            payload = self._payloads[epoch]
+            found = _refresh(payload.read() if isinstance(payload, Unread) else payload)
+            self._read[epoch] = replace(found, expired=epoch in self._expired)
+        return self._read[epoch]
+
+
+@dataclass(frozen=True, slots=True)
 class Catalog:
     """Everything the records say, folded."""
 
     store_id: str
     tables: Mapping[str, TableRecord]
     views: Mapping[str, ViewRecord]
-    refreshes: tuple[RefreshRecord, ...]
+    refreshes: Refreshes
     definitions: Mapping[str, ViewRecord] = field(default_factory=dict)
     """Every definition a view ever had, by its program."""
 
     @property
     def epoch(self) -> int:
         """The newest published epoch; 0 before the first."""
-        return max((r.epoch for r in self.refreshes), default=0)
+        return self.refreshes.newest
 
     def published(self, epoch: int | None = None) -> RefreshRecord | None:
         """Return the newest refresh, or that of an epoch."""
-        if epoch is None:
-            return max(self.refreshes, key=lambda r: r.epoch, default=None)
-        return next((r for r in self.refreshes if r.epoch == epoch), None)
+        return self.refreshes.of(self.epoch if epoch is None else epoch)
 
     def state(self, view: ViewRecord, epoch: int | None = None) -> ViewState | None:
         """Return a view's state in an epoch; None if this view was never loaded."""
@@ -212,14 +276,19 @@ def as_payload(record: Any) -> dict[str, Any]:
     return asdict(record)
 
 
-def fold(rows: list[tuple[str, dict[str, Any]]]) -> Catalog:
+def fold(rows: Iterable[tuple[str, dict[str, Any] | Unread]]) -> Catalog:
     """Return what a list of records, oldest first, adds up to."""
     store_id = ""
     tables: dict[str, TableRecord] = {}
     views: dict[str, ViewRecord] = {}
-    refreshes: dict[int, RefreshRecord] = {}
+    refreshes: dict[int, Mapping[str, Any] | Unread] = {}
+    expired: set[int] = set()
     definitions: dict[str, ViewRecord] = {}
     for kind, payload in rows:
+        if isinstance(payload, Unread):
+            # The first record of an epoch counts; a later one lost the race.
+            refreshes.setdefault(payload.epoch, payload)
+            continue
         match kind:
             case "store":
                 store_id = payload["id"]
@@ -235,13 +304,10 @@ def fold(rows: list[tuple[str, dict[str, Any]]]) -> Catalog:
             case "view_dropped":
                 views.pop(payload["name"].lower(), None)
             case "refresh":
-                refresh = _refresh(payload)
-                # The first record of an epoch counts; a later one lost the race.
-                refreshes.setdefault(refresh.epoch, refresh)
+                refreshes.setdefault(payload["epoch"], payload)
             case "expired":
-                for epoch in payload["epochs"]:
-                    refreshes[epoch] = replace(refreshes[epoch], expired=True)
-    return Catalog(store_id, tables, views, tuple(refreshes.values()), definitions)
+                expired.update(payload["epochs"])
+    return Catalog(store_id, tables, views, Refreshes(refreshes, expired), definitions)
 
 
 def _columns(items: list[Mapping[str, str]]) -> tuple[Column, ...]:

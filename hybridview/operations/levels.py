@@ -184,7 +184,7 @@ def _resolve(catalog: Catalog, state: ViewState) -> dict[str, int]:
 
 def _state_at(catalog: Catalog, table_id: str, version: int) -> ViewState | None:
     """Return the newest published state of a view whose table had this id and version."""
-    for record in sorted(catalog.refreshes, key=lambda r: -r.epoch):
+    for record in catalog.refreshes.newest_first():
         for state in record.views:
             if (state.table_id, state.version) == (table_id, version):
                 return state

@@ -130,7 +130,7 @@ def _split(
     An epoch is what readers saw until the next one: its time starts there. So every state of the
     last `keep` can be read, and the newest always.
     """
-    readable = sorted((r for r in catalog.refreshes if not r.expired), key=lambda r: r.epoch)
+    readable = catalog.refreshes.readable()
     expired = [
         record
         for record, after in itertools.pairwise(readable)

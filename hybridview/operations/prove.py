@@ -63,8 +63,7 @@ def _states(catalog: Catalog, view: ViewRecord) -> States:
     """Return the kept epochs with a new state of a view, with its base versions, in order."""
     found: States = []
     last: tuple[object, ...] = ()
-    kept = [record for record in catalog.refreshes if not record.expired]
-    for record in sorted(kept, key=lambda r: r.epoch):
+    for record in catalog.refreshes.readable():
         inputs, state = base_inputs(catalog, view, record), record.of(view.id)
         if inputs is None or state is None or last == (inputs, state.version):
             continue

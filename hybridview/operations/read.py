@@ -155,7 +155,7 @@ def _record(catalog: Catalog, epoch: int) -> RefreshRecord:
             hint="List them with: hybridview history",
         )
     if record.expired:
-        oldest = min(r.epoch for r in catalog.refreshes if not r.expired)
+        oldest = min(catalog.refreshes.readable_epochs)
         raise EpochGoneError(
             f"epoch {epoch} has expired",
             detail=f"Its files are no longer kept; those of epoch {oldest} and later are.",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from hybridview.catalog import Catalog, RefreshRecord, ViewRecord
 from hybridview.deltalog import FolderLog, LogGap
@@ -202,8 +203,7 @@ def _unseen(context: Context, catalog: Catalog, view: ViewRecord) -> tuple[Unsee
 
 def history(context: Context, limit: int | None = None) -> tuple[RefreshRecord, ...]:
     """Return the published refreshes, newest first."""
-    records = sorted(context.catalog().refreshes, key=lambda r: -r.epoch)
-    return tuple(records[:limit] if limit else records)
+    return tuple(islice(context.catalog().refreshes.newest_first(), limit or None))
 
 
 __all__ = ["StoreStatus", "compile_record", "history", "status"]

@@ -16,10 +16,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
+from deltalake import DeltaTable, write_deltalake
 from typer.testing import CliRunner, Result
 
-from hybridview.catalog import FolderCatalog
+from hybridview.catalog import FOLDER, rows_of
 from hybridview.cli.app import app
 from hybridview.deltalog import FolderLog
 from hybridview.operations.context import Context
@@ -128,9 +128,9 @@ def write_table(path: Path, columns: dict[str, Any], feed: bool = True) -> None:
     write_deltalake(str(path), pa.table(columns), mode="append", configuration=configuration)
 
 
-def records(root: Path) -> list[tuple[str, dict[str, Any]]]:
+def records(root: Path) -> list[tuple[str, Any]]:
     """Return everything a store's bookkeeping table holds."""
-    return FolderCatalog(root)._rows()
+    return list(rows_of(DeltaTable(str(root / FOLDER))))
 
 
 def versions(root: Path) -> dict[str, int]:
