@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from hybridview.deltalog import DeltaLog
 from hybridview.engine.change import Change
 from hybridview.engine.changes import Changes
+from hybridview.engine.neighbours import origin
 from hybridview.engine.session import Session, quote, table_at
 from hybridview.engine.values import USEFUL_SHARE, Values, condition, share, together, unskipped
 from hybridview.filestats import Size, total
@@ -18,6 +20,15 @@ FILTERED = 64e6
 
 Shown = tuple[str, str]
 """A symbol and the query it stands for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Near:
+    """How rows near some changes are found: the query, the files it reads, and about how much."""
+
+    query: str
+    size: Size
+    bytes: float
 
 
 class Relations:
@@ -155,19 +166,40 @@ class Relations:
         ]
         return ((both.symbol, rows), *parts)
 
+    def matters(self, feed: Feed) -> bool:
+        """Say whether some rows of a change that is known here can matter to whose feed this is."""
+        _, whole = self.of_feed[feed.name.lower()]
+        found = self.shared.relevant(whole, feed)
+        return found.fetched is None or bool(found.fetched)
+
+    def near_whole(self, read: NearRead, source: Pinned, log: DeltaLog) -> Near | None:
+        """Return how rows near whole changes are found, for all views that want some of them.
+
+        Nothing, if no rows can be skipped: then each view reads the table.
+        """
+        assert source.version is not None
+        changes = [(self.of_feed[name][1], column) for name, column in origin(read)]
+        values = self._values_of(changes, read)
+        files = log.bounds(source.version, read.column) if values is not None else None
+        if values is None or files is None or (left := share(values, files)) > USEFUL_SHARE:
+            return None
+        rows = f"{self._at(source)} WHERE {condition(read.column, values)}"
+        if not values.null:
+            rows = _having(rows, read.column, changes)
+        whole = log.size(source.version)
+        return Near(rows, total(unskipped(values, files)), whole.bytes * left)
+
+    def show_found(self, read: NearRead, rows: str, size: Size) -> None:
+        """Make the relation of a read from rows that were found; `size` is what was read for it."""
+        self._register(read.symbol, rows)
+        self.near_sizes[read.symbol], self.near_bytes[read.symbol] = size, 0.0
+
     def _only(self, read: NearRead, rows: str) -> str:
         """Return the rows that matter and have a value of the changes, none of which is NULL."""
         changes = [(self.of_symbol[s.lower()], column) for s, column in read.found_in]
-        keys = " UNION ALL ".join(
-            f"SELECT {quote(column)} AS v FROM ({change.relation})" for change, column in changes
-        )
         matter = self._matter(read)
         mattering = f"SELECT * FROM ({rows}) WHERE {matter}" if matter else rows
-        # It is small, whatever Spark thinks of it: its values are known.
-        return (
-            f"SELECT /*+ BROADCAST(k) */ t.* FROM ({mattering}) AS t "
-            f"LEFT SEMI JOIN ({keys}) AS k ON t.{quote(read.column)} = k.v"
-        )
+        return _having(mattering, read.column, changes)
 
     def _matter(self, read: NearRead) -> str:
         """Return the condition that rows of a source meet if they can matter; none if all are read.
@@ -190,17 +222,34 @@ class Relations:
         Those that the column cannot hold are left out: no row is there any more that has a key
         that is gone, or refers to one.
         """
+        changes = [(self.of_symbol.get(s.lower()), column) for s, column in read.found_in]
+        return self._values_of(changes, read)
+
+    def _values_of(
+        self, changes: Sequence[tuple[Change | None, str]], read: NearRead
+    ) -> Values | None:
         gone = [
             self.shared.gone_keys(*self.of_feed[name.lower()])
             for name in read.keys_of
             if name.lower() in self.of_feed
         ]
-        changes = [(self.of_symbol.get(s.lower()), column) for s, column in read.found_in]
         found = [
             self.shared.values(self.session, change, column, *gone) if change is not None else None
             for change, column in changes
         ]
         return together([v for v in found if v is not None]) if None not in found else None
+
+
+def _having(rows: str, column: str, changes: Sequence[tuple[Change, str]]) -> str:
+    """Return the rows whose column has a value that some changes have; NULL is none."""
+    keys = " UNION ALL ".join(
+        f"SELECT {quote(place)} AS v FROM ({change.relation})" for change, place in changes
+    )
+    # It is small, whatever Spark thinks of it: its values are known.
+    return (
+        f"SELECT /*+ BROADCAST(k) */ t.* FROM ({rows}) AS t "
+        f"LEFT SEMI JOIN ({keys}) AS k ON t.{quote(column)} = k.v"
+    )
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -18,6 +18,7 @@ from queue import Empty, SimpleQueue
 from hybridview.catalog import ViewState
 from hybridview.engine.changes import Changes
 from hybridview.engine.commits import Written, is_overtaken, race_lost
+from hybridview.engine.neighbours import Neighbours
 from hybridview.engine.relations import Relations
 from hybridview.engine.session import Session
 from hybridview.engine.settled import Places, Settled
@@ -52,6 +53,7 @@ class Runner:
     def __post_init__(self) -> None:
         self.changes = Changes(self.places.path, self.plan.attempt, self.plan.views)
         self.together = Together(self.plan.views)
+        self.neighbours = Neighbours(self.plan.views)
         self.idle: SimpleQueue[Writer] = SimpleQueue()
         self.writers: list[Writer] = []
         self.telling = threading.Lock()
@@ -207,7 +209,7 @@ class Runner:
         with self.telling:
             session = self.session()
             relations = Relations(session, self.places.path, self.changes)
-            made = Writer(self.plan, self.places, relations, self.together)
+            made = Writer(self.plan, self.places, relations, self.together, self.neighbours)
             self.writers.append(made)
             return made
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -16,12 +15,14 @@ from hybridview.engine import inline, reading
 from hybridview.engine.commits import Commits
 from hybridview.engine.creating import create, needs_mapping
 from hybridview.engine.faults import reach
-from hybridview.engine.readers import is_read_once, parts
+from hybridview.engine.neighbours import Neighbours
+from hybridview.engine.readers import is_read_once
 from hybridview.engine.reading import size_of
-from hybridview.engine.relations import Relations, Shown
+from hybridview.engine.relations import Relations
 from hybridview.engine.session import Session, quote, table_at
 from hybridview.engine.settled import Places, Settled
 from hybridview.engine.spark_errors import refuses_feed, spark_errors
+from hybridview.engine.surroundings import Surroundings
 from hybridview.engine.together import Together, follows_from_changes
 from hybridview.engine.touched import touched
 from hybridview.engine.tuning import LITTLE, running_with, write_settings
@@ -29,7 +30,7 @@ from hybridview.engine.values import condition
 from hybridview.engine.weighing import Kept, why_load, why_load_at_once
 from hybridview.filestats import Size
 from hybridview.plan.remembered import Remembered
-from hybridview.plan.steps import Apply, Feed, Load, NearRead, RefreshPlan, ViewPlan
+from hybridview.plan.steps import Apply, Feed, Load, RefreshPlan, ViewPlan
 from hybridview.schema import WEIGHT
 
 if TYPE_CHECKING:
@@ -57,10 +58,16 @@ class Writer:
     """Writes views in a session of its own, one after the other."""
 
     def __init__(
-        self, plan: RefreshPlan, places: Places, relations: Relations, together: Together
+        self,
+        plan: RefreshPlan,
+        places: Places,
+        relations: Relations,
+        together: Together,
+        neighbours: Neighbours,
     ) -> None:
         self.plan, self.places, self.relations = plan, places, relations
         self.together = together
+        self.around = Surroundings(relations, places, neighbours)
         self.session: Session = relations.session
         self.commits = Commits(plan, places, self.session)
         self.in_memory: set[str] = set()
@@ -108,12 +115,15 @@ class Writer:
         self._show_changes(settled, step, every=shared)
         if not step.whole and not relations.shared.matter(self.session, view, settled.ends):
             return Done(dict(NO_ROWS), reading.of_feeds(view.feeds, settled.ends, self.places.log))
-        kept, over_kept = self._show_tables(settled, step)
-        read = self._read(settled, step)
+        common = self.around.common(settled, step)
+        kept, over_kept = self.around.show(settled, step, [look.read for look in common])
         symbols = [symbol for symbol, _ in (*kept, *over_kept)]
+        symbols += [look.read.symbol for look in common]
         self._check_cost(settled, step, dict.fromkeys(symbols))
         counts = None
         try:
+            kept += self.around.look(settled, step, common)
+            read = self._read(settled, step)
             for symbol, query in kept:
                 self._keep_looked_for(symbol, query)
             self._check_cost_of_kept(settled, step, symbols)
@@ -180,37 +190,6 @@ class Writer:
         with ThreadPoolExecutor(min(FEEDS_AT_ONCE, len(feeds)), "hybridview-feed") as pool:
             # The first error is raised once all of them have ended.
             list(pool.map(fetch, feeds))
-
-    def _show_tables(self, settled: Settled, step: Apply) -> tuple[list[Shown], list[Shown]]:
-        """Make what a change is computed from readable: stored rows, and rows near the changes.
-
-        Return what is to be kept of these, and what is then to be shown of what was kept.
-        """
-        view, relations = settled.view, self.relations
-        sources = (*settled.sources, *((settled.state,) if settled.state is not None else ()))
-        relations.pin([s for s in sources if step.reads(quote(f"{s.name}@new"))])
-        if step.reads(quote(f"{view.name}@target")):
-            relations.target(view.name)
-        pinned = {source.name.lower(): source for source in settled.sources}
-        for feed, part in parts(view):
-            relations.part(feed, part, pinned[feed.name.lower()].columns)
-        kept: list[Shown] = []
-        over_kept: list[Shown] = []
-        alike: dict[tuple[str, str], list[NearRead]] = defaultdict(list)
-        for near in step.near:
-            alike[near.name.lower(), near.column.lower()].append(near)
-        for (name, _), reads in alike.items():
-            source, log = pinned[name], self.places.log(name)
-            if len(reads) > 1 and (found := relations.near_any(reads, source, log)):
-                kept.append(found[0])
-                over_kept += found[1:]
-                continue
-            for near in reads:
-                few = relations.near(near, source, log)
-                if few and step.readings.get(near.symbol, 0) > 1:
-                    # Else Spark looks for them wherever they are used.
-                    kept.append((near.symbol, few))
-        return kept, over_kept
 
     def _keep(self, symbol: str, query: str) -> None:
         """Compute a part of a change, for those who read it: as literals if it is small.
