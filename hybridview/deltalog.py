@@ -17,7 +17,7 @@ from deltalake.exceptions import TableNotFoundError as _NotDelta
 from hybridview.filestats import FileBounds, Size, bounds_of, column_values, size_of
 from hybridview.opened import named, opened
 from hybridview.schema import Column, TableId
-from hybridview.tablefiles.fields import Field, read_fields
+from hybridview.tablefiles.fields import Field, declared, read_fields
 from hybridview.tablefiles.fields import field_type as field_type
 from hybridview.tablefiles.file_paths import file_paths
 
@@ -168,7 +168,7 @@ class FolderLog:
         return TableInfo(
             str(metadata.id),
             table.version(),
-            tuple(Column(f["name"], field_type(f)) for f in schema["fields"]),
+            tuple(Column(f["name"], field_type(f), declared(f)) for f in schema["fields"]),
             dict(metadata.configuration),
             read_fields(schema),
         )

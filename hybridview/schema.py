@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -46,6 +47,13 @@ class Column:
 
     name: str
     type: str
+    declared: str = ""
+    """What its table says of a string, such as `char(5)`: its values are strings all the same."""
+
+    @property
+    def padded(self) -> bool:
+        """Whether Spark pads what it is compared with."""
+        return re.search(r"\bchar\b", self.declared) is not None
 
 
 @dataclass(frozen=True, slots=True)

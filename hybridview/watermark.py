@@ -74,9 +74,15 @@ def _in_between(log: DeltaLog, mark: Watermark, version: int) -> Commit | None:
         return None
     for between in range(mark.base + 1, version):
         commit = log.commit(between)
-        if commit.changes_rows:
+        if commit.changes_rows and not _is_of(commit, mark):
             return commit
     return None
+
+
+def _is_of(commit: Commit, mark: Watermark) -> bool:
+    """Say whether a commit is the same attempt's: Delta's auto compaction repeats its mark."""
+    own = read_watermark(commit)
+    return own is not None and own.attempt == mark.attempt
 
 
 def _foreign(log: DeltaLog, claimed_at: int, later: list[Commit]) -> Commit | None:

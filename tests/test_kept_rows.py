@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
+from deltalake import CommitProperties, DeltaTable, write_deltalake
 
 from hybridview.deltalog import FolderLog
+from hybridview.watermark import Watermark, stored_state
 from tests.support.plain_store import PlainStore, write
 
 
@@ -49,3 +51,42 @@ def test_rows_of_a_refresh_that_was_not_published_are_right_rows(shop: PlainStor
     newest = FolderLog(shop.path("ids")).latest()
     executed, version, inputs = kept(shop)
     assert (executed, version, inputs) == ("blocked", newest, shop.inputs("ids"))
+
+
+def test_a_view_put_back_from_a_copy_is_as_old_as_its_rows(tmp_path: Path) -> None:
+    """What was published of it later is true of other rows: commits would be left out."""
+    shop = PlainStore(tmp_path / "store")
+    shop.table("orders")
+    shop.view("ids", "orders")
+    shop.refresh("ids")
+    then, folder = shop.inputs("ids"), shop.path("ids")
+    shutil.copytree(folder, tmp_path / "copy")
+    shop.insert("orders", 2)
+    shop.refresh("ids")
+    shutil.rmtree(folder)
+    shutil.copytree(tmp_path / "copy", folder)
+    shop.insert("orders", 3)
+    (view,) = shop.store.plan().views
+    assert (view.kept.version, view.kept.inputs) == (0, then)
+
+
+def test_compaction_that_repeats_a_mark_is_not_foreign(tmp_path: Path) -> None:
+    """Delta's auto compaction commits with the metadata of the commit it follows."""
+    path = tmp_path / "v"
+
+    def marked(attempt: str, base: int | None) -> CommitProperties:
+        mark = Watermark("store", attempt, 1, {"t": 1}, "program", base)
+        return CommitProperties(custom_metadata={"userMetadata": mark.to_json()})
+
+    write(path, [1], properties=marked("first", None))
+    write(path, [2], properties=marked("second", 0))
+    DeltaTable(str(path)).optimize.compact(commit_properties=marked("second", 0))
+    state = stored_state(FolderLog(path))
+    assert state is not None and state.foreign is None
+    assert (state.version, state.watermark.attempt) == (2, "second")
+    write(path, [3], properties=marked("third", 1))
+    state = stored_state(FolderLog(path))
+    assert state is not None and state.foreign is None, "only files were moved in between"
+    write(path, [4], properties=marked("fourth", 1))
+    state = stored_state(FolderLog(path))
+    assert state is not None and state.foreign is not None, "rows came in between"

@@ -31,6 +31,8 @@ OWN_SETTINGS = {
     "spark.sql.maxPlanStringLength": "10000",
     # Parquet skips pages by the values of lists that are no longer than this; see engine/values.py.
     "spark.sql.parquet.pushdown.inFilterThreshold": "200",
+    # It would rewrite what was just written, while others wait; a refresh compacts in its own time.
+    "spark.databricks.delta.autoCompact.enabled": "false",
     # Delta refuses versions and changes older than a table's file retention even where VACUUM
     # never ran. Whether their files are still there is looked up before a refresh is planned.
     "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration": "false",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TypeGuard
@@ -95,7 +95,7 @@ class Analyst:
             described = self.session.describe(definition.query)
         except spark_errors() as error:
             raise as_query_error(error, definition.source) from None
-        columns = tuple(Column(column, kind) for column, kind in described)
+        columns = _as_declared([Column(c, kind) for c, kind in described], definition, schemas)
         _check_output(definition, columns)
         _check_collations(self.session, definition, columns)
         _check_cluster(definition, columns)
@@ -118,7 +118,7 @@ class Analyst:
             return ""
         except spark_errors():
             return ""  # a column that cannot be sorted by, such as a map
-        return closed if tuple(Column(n, k) for n, k in described) == columns else ""
+        return closed if described == [(c.name, c.type) for c in columns] else ""
 
     def _argument_types(
         self, parsed: exp.Query, schemas: Schemas, columns: tuple[Column, ...]
@@ -152,6 +152,23 @@ def _same(old: ViewRecord | None, new: ViewRecord) -> TypeGuard[ViewRecord]:
 def _meaning(view: ViewRecord) -> tuple[object, ...]:
     uses = used_columns(view.query, parse_query(Definition(view.name, view.query)), view.sources)
     return (view.query, view.columns, uses, view.cluster_by, dict(view.settings))
+
+
+def _as_declared(
+    columns: Sequence[Column], definition: Definition, schemas: Schemas
+) -> tuple[Column, ...]:
+    """Note which columns may be padded when they are compared: Spark does not say.
+
+    Any string may be that is made from sources with such a column.
+    """
+    read = {schema.name: schema.columns for schema in schemas.values()}
+    used = used_columns(definition.query, parse_query(definition), read)
+    if not any(column.padded for found in used.values() for column in found):
+        return tuple(columns)
+    return tuple(
+        replace(column, declared="char") if "string" in column.type.lower() else column
+        for column in columns
+    )
 
 
 def _empty(schema: TableSchema) -> str:

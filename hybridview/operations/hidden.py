@@ -15,7 +15,13 @@ from hybridview.compiler.state import SUFFIX
 from hybridview.compiler.view import needs_state, plan_view
 from hybridview.errors import HybridviewError
 from hybridview.operations.analyse import Analyst, Schemas
-from hybridview.plan.compiled import compile_cut, compile_record, known_types, recorded_types
+from hybridview.plan.compiled import (
+    compared_padded,
+    compile_cut,
+    compile_record,
+    known_types,
+    recorded_types,
+)
 from hybridview.schema import TableSchema
 from hybridview.sql.load import with_list
 from hybridview.sql.parse import Definition, parse_query
@@ -31,6 +37,8 @@ class _CannotKeep(Exception):
 def with_hidden(analyst: Analyst, view: ViewRecord, schemas: Schemas) -> tuple[ViewRecord, ...]:
     """Return the records of a view's state and parts, if it needs any, and its own last."""
     parsed = parse_query(Definition(view.name, view.text))
+    if compared_padded(view, parsed) is not None:
+        return (view,)
     try:
         relation = resolve(parsed, schemas)
     except (NoRule, Unresolved, UnknownTable):

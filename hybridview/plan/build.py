@@ -210,7 +210,11 @@ class _Builder:
         ours = Kept(state.version, state.table_id, state.watermark.inputs, state.watermark.program)
         if published is None or published.version is None:
             return ours if not state.foreign else Kept()
-        same = published.table_id == state.table_id and published.version >= state.claimed_at
+        # A table that was put back from a copy is older than what was published of it.
+        same = (
+            published.table_id == state.table_id
+            and state.claimed_at <= published.version <= state.version
+        )
         if not same and not state.foreign:
             return ours
         return Kept(published.version, published.table_id, published.inputs, published.program)

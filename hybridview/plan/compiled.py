@@ -21,6 +21,7 @@ from hybridview.compiler.state import State
 from hybridview.compiler.view import CompiledView, compile_view, plan_view
 from hybridview.plan.remembered import Remembered
 from hybridview.schema import Column, TableSchema
+from hybridview.sql.carried import only_carries
 from hybridview.sql.parse import Definition, parse_query
 from hybridview.sql.resolve import NoRule, Relation, UnknownTable, Unresolved, resolve
 from hybridview.sql.uses import used_columns
@@ -100,6 +101,9 @@ def _compile(view: ViewRecord, definition: Definition, parsed: exp.Query) -> Com
     names = tuple(c.name for c in view.columns)
     schemas = {n: TableSchema(n, columns) for n, columns in view.sources.items()}
     bag = Layout(LayoutKind.BAG, names)
+    if (padded := compared_padded(view, parsed)) is not None:
+        reason = f'column "{padded.name}" is compared, and is a {padded.declared.upper()}'
+        return Compiled(bag, None, f"{reason}: a change does not keep how Spark pads it")
     try:
         relation = resolve(parsed, schemas)
     except NoRule as reason:
@@ -129,6 +133,18 @@ def _compile(view: ViewRecord, definition: Definition, parsed: exp.Query) -> Com
         relevant=relevant(compiled.compilable.plan, compiled.compilable.recorded),
         selective=selective(compiled.compilable.plan),
     )
+
+
+def compared_padded(view: ViewRecord, parsed: exp.Query) -> Column | None:
+    """Return a CHAR column that a query does more with than to carry its values, if there is one.
+
+    A view's string made from one may be padded as well; that it is, is noted with the view.
+    """
+    uses = used_columns(view.text, parsed, view.sources)
+    padded = [column for columns in uses.values() for column in columns if column.padded]
+    if not padded or only_carries(parsed, [column.name for column in padded]):
+        return None
+    return padded[0]
 
 
 def _matches(relation: Relation, names: tuple[str, ...]) -> bool:

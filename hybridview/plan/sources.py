@@ -24,13 +24,17 @@ class BasePin:
 
 def changed_column(used: tuple[Column, ...], now: tuple[Column, ...]) -> str:
     """Say which column a view uses is not what it was when the view was created; empty if none."""
-    types = {c.name.lower(): c.type for c in now}
+    known = {c.name.lower(): c for c in now}
     for column in used:
-        found = types.get(column.name.lower())
+        found = known.get(column.name.lower())
         if found is None:
             return f'column "{column.name}" is gone'
-        if found != column.type:
-            return f'column "{column.name}" has type {found} now, and had {column.type}'
+        if found.type != column.type:
+            return f'column "{column.name}" has type {found.type} now, and had {column.type}'
+        if found.declared != column.declared:
+            # A view's table has the declared type too: longer values would not fit.
+            before, after = column.declared or column.type, found.declared or found.type
+            return f'column "{column.name}" has type {after} now, and had {before}'
     return ""
 
 

@@ -100,6 +100,8 @@ def commit(table: FileTable, change: Change, mark: Mark, before_commit: Callable
         # Without one, readers go back to the checkpoint before it. Whatever goes wrong here, the
         # commit is there: nobody may take it for one that is not.
         with suppress(Exception):
+            # Spark's checksum of a file that is replaced here: it would take that for damaged.
+            (table.folder / "_delta_log" / "._last_checkpoint.crc").unlink(missing_ok=True)
             opened(table.folder, version).create_checkpoint()
     return version
 

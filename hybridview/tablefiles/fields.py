@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 COLUMN_ID = "delta.columnMapping.id"
+DECLARED = "__CHAR_VARCHAR_TYPE_STRING"
+"""Where Spark notes the type that a string, or what holds one, was declared with."""
 
 FieldPath = tuple[str, ...]
 """A column and the fields inside it that lead to one, in lower case."""
@@ -53,6 +55,11 @@ def field_type(field: Mapping[str, Any]) -> str:
     """Return a field's type; the log keeps the collations of its strings beside it."""
     collations = (field.get("metadata") or {}).get("__COLLATIONS") or {}
     return spark_type(field["type"], collations, field["name"])
+
+
+def declared(field: Mapping[str, Any]) -> str:
+    """Return what a table says of its string, such as `varchar(20)`; empty if it says no more."""
+    return str((field.get("metadata") or {}).get(DECLARED, "")).lower()
 
 
 def spark_type(node: Any, collations: Mapping[str, str] | None = None, path: str = "") -> str:
