@@ -94,6 +94,14 @@ VIEWS = {
     "AS t JOIN l ON l.o = t.id JOIN s ON s.o = l.o AND s.n = l.n",
     "both": "SELECT s.z, t.q, t.x FROM s JOIN (SELECT l.o, l.n, l.q, o.id, o.x FROM l "
     "JOIN o ON l.o = o.id) AS t ON s.o = t.o AND s.n = t.n AND s.o = t.id",
+    "correlated_inside": "SELECT l.q, t.m FROM l JOIN (SELECT o.id, "
+    "(SELECT max(c.g) FROM c WHERE c.id < o.x) AS m FROM o) AS t ON l.o = t.id",
+    "correlated_grouped": "SELECT l.n, sum(t.m) AS m FROM l JOIN (SELECT o.id, "
+    "(SELECT max(c.g) FROM c WHERE c.id < o.x) AS m FROM o) AS t ON l.o = t.id GROUP BY l.n",
+    "lateral_inside": "SELECT l.q, t.m FROM l JOIN (SELECT o.id, d.m FROM o JOIN LATERAL "
+    "(SELECT max(c.g) AS m FROM c WHERE c.id < o.x) AS d) AS t ON l.o = t.id",
+    "having_inside": "SELECT l.q, t.x FROM l JOIN (SELECT o.id, o.x FROM o WHERE EXISTS "
+    "(SELECT max(c.g) FROM c WHERE c.id <> o.x HAVING count(*) > 1)) AS t ON l.o = t.id",
     "beside": "SELECT c.g, o.x, d.g AS h FROM o JOIN c ON o.cid = c.id JOIN c AS d ON d.g = o.x",
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -101,6 +102,10 @@ def meets_nothing(
     """
     if not links or condition is None:
         return frozenset()
+    # A subquery tied to rows outside reads these once more, under the same alias: what is cut by
+    # its alias must be one scan.
+    both = (*walk(held), *walk(changed))
+    scans = Counter(node.alias for node in both if isinstance(node, Scan))
     pairs: dict[tuple[Scan, Scan], set[tuple[str, str]]] = {}
     for part in conjuncts(condition):
         if not (isinstance(part, exp.EQ) and _is_column(part.this) and _is_column(part.expression)):
@@ -116,6 +121,7 @@ def meets_nothing(
         if (link.table, link.target) == (table.table, target.table)
         and set(zip(link.columns, link.key, strict=True)) <= equal
         and target.alias not in cuts.closed
+        and scans[target.alias] == 1
     )
 
 
