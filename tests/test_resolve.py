@@ -325,6 +325,24 @@ def test_arguments_that_the_parser_drops() -> None:
     assert lost_argument("SELECT percentile(f(a, b), 0.5, k) FROM r") is not None
 
 
+@pytest.mark.parametrize(
+    ("call", "known"),
+    [
+        ("date_trunc('MONTH', t)", True),
+        ("trunc(d, 'MM')", True),
+        ("date_trunc(u, t)", False),
+        ("DATE_TRUNC (CASE WHEN a > 1 THEN 'DAY' ELSE 'MONTH' END, t)", False),
+        ("trunc(d, u)", False),
+        ("trunc(f(a, 'b'), 'M' || 'M')", False),
+        ("size(xs)", True),
+        ("array_size(xs)", False),
+    ],
+)
+def test_arguments_that_the_parser_takes_for_others(call: str, known: bool) -> None:
+    """A column that holds a unit would be taken for the unit itself."""
+    assert (lost_argument(f"SELECT {call} FROM r") is None) == known
+
+
 def test_a_subquery_with_an_aggregate_by_another_name_is_one_group() -> None:
     group = aggregate_of("SELECT k FROM r WHERE a > (SELECT count_if(b > 1) FROM s)")
     assert [m.expr.sql() for m in group.measures] == ['COUNT(CASE WHEN "s.b" > 1 THEN 1 END)']

@@ -73,7 +73,11 @@ transform(xs, (x, n) -> x + n); filter(xs, x -> x > 1); exists(xs, x -> x > 1);
 forall(xs, x -> x > 1); aggregate(xs, 0, (total, x) -> total + x, total -> 2 * total);
 zip_with(xs, xs, (x, y) -> x + y); transform_keys(m, (k, v) -> upper(k));
 transform_values(m, (k, v) -> v + 1); map_filter(m, (k, v) -> v > 1); to_json(struct(i, s));
-from_json('{"x":1}', 'x INT'); json_array_length(s); hash(i, s); xxhash64(i, s); crc32(s); sha1(s)
+from_json('{"x":1}', 'x INT'); json_array_length(s); d - INTERVAL 1 YEAR 6 MONTHS;
+t - INTERVAL 1 DAY 2 HOURS; t + -INTERVAL '1' DAY '2' HOUR '3' MINUTE; date_format(t, 'y');
+to_date(date_format(t, 'yyyy-MM-dd'), 'yyyy-MM-dd'); date_format(d, "'Year' yyyy");
+to_date(date_format(d, 'd/M/y'), 'd/M/y'); i | (j << 1); hash(i, s); xxhash64(i, s); crc32(s);
+sha1(s)
 """
 """More of them, whose arguments have one type: i and j are INT, s a string, d a date, t a
 timestamp, xs and ws arrays of INT and of strings, m a MAP<STRING, INT>, p a STRUCT<x: INT>."""
@@ -165,9 +169,16 @@ def _means_something_else(node: Expr) -> bool:
 
     log10(x) is not log(10, x) in its last digits. 'it''s' has a quote in it for Spark, and none for
     sqlglot. A * in a call stands for columns, but of which relation changes with the plan. A field
-    without a name comes from a name that is computed. A dot before a call names its schema.
+    without a name comes from a name that is computed. A dot before a call names its schema. Shifts
+    bind closer than other operators on bits.
     """
     match node:
+        case exp.BitwiseLeftShift() | exp.BitwiseRightShift():
+            # For Spark, 1 | 2 << 3 is 1 | (2 << 3); sqlglot reads from left to right, and makes a
+            # call of it. And so with || after a shift.
+            return isinstance(node.this, exp.BitwiseAnd | exp.BitwiseOr | exp.BitwiseXor)
+        case exp.DPipe():
+            return isinstance(node.this, exp.BitwiseLeftShift | exp.BitwiseRightShift)
         case exp.Log():
             return isinstance(node.this, exp.Literal) and node.this.name == "10"
         case exp.Concat():

@@ -14,6 +14,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from hybridview.errors import BadPropertyError, NonDeterministicError, NotASelectError, SyntaxFault
 from hybridview.schema import Position
+from hybridview.sql.as_written import mended, with_whole_intervals
 from hybridview.sql.functions import BARE_WORDS, CLOCKS, NON_DETERMINISTIC
 from hybridview.sql.lexer import Kind, pieces
 from hybridview.sql.unsafe import refuse_unsafe
@@ -119,19 +120,10 @@ def parse_query(definition: Definition) -> exp.Query:
 
 
 def parse_text(text: str) -> list[exp.Expr | None]:
-    """Parse SQL text; raises sqlglot's ParseError.
-
-    Unlike sqlglot, Spark knows a function window: the word starts a clause only where a window's
-    name and AS follow it.
-    """
+    """Parse SQL text; raises sqlglot's ParseError."""
     dialect = Dialect.get_or_raise(DIALECT)
-    tokens = list(dialect.tokenize(text))
-    for place, token in enumerate(tokens):
-        if token.token_type is TokenType.WINDOW:
-            after = [t.token_type for t in tokens[place + 2 : place + 4]]
-            if after != [TokenType.ALIAS, TokenType.L_PAREN]:
-                token.token_type = TokenType.VAR
-    return list(dialect.parser().parse(tokens, text))
+    tokens = mended(list(dialect.tokenize(text)))
+    return [with_whole_intervals(tree) for tree in dialect.parser().parse(tokens, text)]
 
 
 def _tokens(text: str, source: str) -> list[Token]:

@@ -9,6 +9,7 @@ import pytest
 import sqlglot
 
 from hybridview.sql.functions import SCALAR_SAMPLES, TYPED_SAMPLES
+from hybridview.sql.parse import parse_text
 
 pytestmark = pytest.mark.spark
 
@@ -87,7 +88,9 @@ def test_samples_survive_the_parser(spark: Any, kind: str, argument: str) -> Non
 
 @pytest.mark.parametrize("sample", TYPED)
 def test_typed_samples_survive_the_parser(spark: Any, sample: str) -> None:
-    again = sqlglot.parse_one(sample, dialect="spark").sql(dialect="spark")
+    (tree,) = parse_text(f"SELECT {sample}")
+    assert tree is not None
+    again = tree.expressions[0].sql(dialect="spark")
     frame = spark.sql(f"SELECT {sample} AS a, {again} AS b FROM ({TYPED_ROWS})")
     written, generated = (field.dataType for field in frame.schema.fields)
     assert written == generated
