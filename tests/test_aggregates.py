@@ -20,6 +20,7 @@ from hybridview.sql.resolve import Relation, resolve
 COLUMNS = {
     "k": "int",
     "a": "int",
+    "b": "bigint",
     "x": "double",
     "d": "decimal(10,2)",
     "c": "string collate UNICODE_CI",
@@ -92,6 +93,10 @@ def test_touched_groups_are_evaluated_anew(sql: str) -> None:
         ("try_sum(a)", False),
         ("try_sum(x)", True),
         ("try_avg(d)", False),
+        ("avg(a)", False),
+        ("avg(b)", True),
+        ("try_avg(b)", True),
+        ("median(b)", False),
         ("bit_xor(a)", False),
         ("mode(x, true)", False),
         ("sort_array(collect_list(x))", False),

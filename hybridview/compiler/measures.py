@@ -32,7 +32,9 @@ def is_inexact(call: Expr, types: Types) -> bool:
     kind = types.get(argument.sql(dialect="spark"), "") if argument is not None else ""
     name = call.name.lower() if isinstance(call, exp.Anonymous) else ""
     if isinstance(call, (exp.Avg, *PERCENTILES)) or name == "try_avg":
-        return exact.decimal(kind) is None and not exact.is_integer(kind)
+        # The average of integers adds up doubles: those of a BIGINT soon pass 2^53.
+        widest = kind.lower() in ("bigint", "long") and not isinstance(call, PERCENTILES)
+        return exact.decimal(kind) is None and (widest or not exact.is_integer(kind))
     if isinstance(call, exp.Sum) or name == "try_sum":
         return not kind or exact.is_float(kind) or kind.lower() == "string"
     return False

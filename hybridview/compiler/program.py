@@ -236,12 +236,18 @@ def _stored_values(view: Compilable, top: Shape) -> tuple[tuple[Column, ...], tu
     """Return every stored column's value when a group is updated, and when it is new."""
     updated = statements.new_parts(view.layout)
     fresh = {s.part: f"d.{statements.quote(f'{PART}{i}')}" for i, s in enumerate(view.layout.parts)}
-    old_keys = [f"t.{statements.quote(k)}" for k in view.layout.keys]
+    old_keys = [_stored_key(view.layout, key) for key in view.layout.keys]
     new_keys = [f"d.{statements.quote(f'{KEY}{i}')}" for i in range(len(view.layout.keys))]
     return (
         stored_columns(view, top, updated, old_keys),
         stored_columns(view, top, _cast_parts(fresh), new_keys),
     )
+
+
+def _stored_key(layout: Layout, key: str) -> str:
+    """Return a stored key as what is made of it compares it: no collation is stored."""
+    kind, sql = layout.type_of(key), f"t.{statements.quote(key)}"
+    return f"({sql} COLLATE {kind.name})" if kind.kind == "collated" else sql
 
 
 def _cast_parts(values: dict[Part, str]) -> dict[Part, str]:
