@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import threading
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -353,3 +354,48 @@ def test_the_proof_leaves_out_epochs_that_expired(
     proof = shop.plain.store.prove("x")
     assert asked == [2, 3]
     assert (proof.level, proof.epochs, proof.ok) == ("complete", 2, True)
+
+
+def test_views_are_refreshed_at_the_same_time_a_few_at_once(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two at a time, if two are allowed; a view that reads another one comes after it."""
+    shop.plain.context.parallel = 2
+    for number in range(4):
+        shop.view(f"v{number}", "t")
+    shop.view("child", "v0", "v1")
+    two, lock = threading.Barrier(2), threading.Lock()
+    running: set[str] = set()
+    finished: list[str] = []
+    most = 0
+
+    def load(mine: dict[str, tuple[int, str]], settled: Settled, plan: Any) -> Done:
+        nonlocal most
+        name = settled.view.name
+        if name == "child":
+            assert {"v0", "v1"} <= set(finished)
+        with lock:
+            running.add(name)
+            most = max(most, len(running))
+        if name != "child":
+            two.wait(timeout=30)  # broken, if the others wait for this one to end
+        done = shop.load(settled, None, plan)
+        with lock:
+            mine[name] = shop.written[name]
+            running.remove(name)
+            finished.append(name)
+        return done
+
+    def writer(runner: Runner) -> Any:
+        mine: dict[str, tuple[int, str]] = {}
+
+        def write(settled: Settled, _: Any) -> Done:
+            return load(mine, settled, runner.plan)
+
+        return SimpleNamespace(load=write, apply=write, commits=SimpleNamespace(written=mine))
+
+    monkeypatch.setattr(Runner, "_writer", writer)
+    result = shop.refresh()
+    assert result.ok, result
+    assert set(finished) == {"v0", "v1", "v2", "v3", "child"}
+    assert most == 2

@@ -10,6 +10,7 @@ from sqlglot import exp
 from hybridview.algebra.expressions import (
     Expr,
     column,
+    columns_of,
     qualified,
     substitute,
 )
@@ -120,7 +121,11 @@ class Nested:
                 rewritten = _stand_in(name)
             else:
                 found.replace(_stand_in(name))
-        return Filter(plan, self.around.expression(rewritten, scope))
+        kept = self.around.expression(rewritten, scope)
+        if set(columns_of(kept)) - set(output(plan)):
+            # Only for all values of the rows outside at once can this be told.
+            raise NoRule("correlated condition with a subquery", condition)
+        return Filter(plan, kept)
 
     def _equal(self, plan: Plan, inner: Inner, sought: Expr) -> Plan:
         """Keep the rows whose value is that of an aggregate: IN, of one row always.
