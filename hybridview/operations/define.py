@@ -21,6 +21,7 @@ from hybridview.errors import (
 from hybridview.operations.analyse import Analyst
 from hybridview.operations.context import Context
 from hybridview.operations.hidden import with_hidden
+from hybridview.operations.lock import changing, check_unchanged
 from hybridview.operations.names import check_name
 from hybridview.operations.suggest import closest
 from hybridview.operations.tables import discover
@@ -61,7 +62,9 @@ def create_view(
     left = catalog.hidden(old) if old is not None else ()
     kept = {r.name.lower() for r in records}
     entries += [("view_dropped", {"name": r.name}) for r in left if r.name.lower() not in kept]
-    context.ledger.append_all(entries)
+    with changing(context) as now:
+        check_unchanged(catalog, now, (wanted, *schemas))
+        context.ledger.append_all(entries)
     if old is not None and old.comment != record.comment and context.log(catalog, wanted).exists():
         table = table_at(str(context.view_path(record).resolve()))
         context.worker().run(f"COMMENT ON TABLE {table} IS {literal(record.comment)}")

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import shutil
 
+from hybridview.catalog import Catalog
 from hybridview.errors import InUseError, run
 from hybridview.operations.context import Context, view_named
+from hybridview.operations.lock import changing
 
 
 def drop_view(context: Context, name: str, cascade: bool = False) -> tuple[str, ...]:
     """Drop a view, and with `cascade` all views that read it; return what was dropped."""
-    catalog = context.catalog()
+    with changing(context) as catalog:
+        return _drop(context, catalog, name, cascade)
+
+
+def _drop(context: Context, catalog: Catalog, name: str, cascade: bool) -> tuple[str, ...]:
     view = view_named(catalog, name)
     order: list[str] = []
 

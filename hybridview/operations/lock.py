@@ -17,11 +17,13 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
+from hybridview.catalog import Catalog
 from hybridview.errors import BusyError, ReadOnlyStoreError
 from hybridview.inside import inside
 from hybridview.operations.context import Context
 
 FILE = "hybridview.lock"
+DEFINITIONS = "hybridview.definitions.lock"
 WAIT = 600.0
 """Seconds to wait for another refresh by default: an overlapping schedule is no mistake."""
 _PAUSE = 0.1
@@ -32,7 +34,39 @@ def slot(
     context: Context, wait: float = WAIT, waiting: Callable[[str], None] | None = None
 ) -> Iterator[None]:
     """Hold the store's refresh slot; `waiting` is told once who has it, if it is taken."""
-    path = inside(context.root, FILE)
+    with _held(context, FILE, wait, waiting):
+        yield
+
+
+@contextlib.contextmanager
+def changing(context: Context) -> Iterator[Catalog]:
+    """Return what the store knows, and let nobody else change its definitions meanwhile.
+
+    For the moment between looking and writing; a refresh may go on.
+    """
+    with _held(context, DEFINITIONS, WAIT):
+        yield context.catalog()
+
+
+def check_unchanged(then: Catalog, now: Catalog, names: tuple[str, ...]) -> None:
+    """Refuse a definition that was analysed while what it is about was changed by others."""
+    for name in map(str.lower, names):
+        before = (then.tables.get(name), then.views.get(name))
+        if before != (now.tables.get(name), now.views.get(name)):
+            raise BusyError(
+                f'"{name}" was changed by another process at the same time',
+                hint="Run the same command again.",
+            )
+
+
+@contextlib.contextmanager
+def _held(
+    context: Context,
+    file: str,
+    wait: float,
+    waiting: Callable[[str], None] | None = None,
+) -> Iterator[None]:
+    path = inside(context.root, file)
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
     except OSError as error:

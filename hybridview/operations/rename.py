@@ -9,7 +9,7 @@ from typing import Any
 from hybridview.catalog import Catalog, ViewRecord, as_payload
 from hybridview.errors import NameTakenError
 from hybridview.operations.context import Context, table_named, view_named
-from hybridview.operations.lock import slot
+from hybridview.operations.lock import changing, slot
 from hybridview.operations.names import check_name
 from hybridview.sql.parse import Definition, parse_query
 from hybridview.sql.rename import rename_source
@@ -20,8 +20,7 @@ Entries = list[tuple[str, dict[str, Any]]]
 def rename_view(context: Context, old: str, new: str) -> tuple[str, ...]:
     """Rename a view, also in the texts of views that read it; return these."""
     check_name(new, "view")
-    with slot(context):
-        catalog = context.catalog()
+    with slot(context), changing(context) as catalog:
         view = view_named(catalog, old)
         _check_free(catalog, view.name, new)
         family = (*catalog.hidden(view), view)
@@ -36,8 +35,7 @@ def rename_view(context: Context, old: str, new: str) -> tuple[str, ...]:
 def rename_table(context: Context, old: str, new: str) -> tuple[str, ...]:
     """Register a table under another name, also in the texts of views; return these."""
     check_name(new, "table")
-    with slot(context):
-        catalog = context.catalog()
+    with slot(context), changing(context) as catalog:
         table = table_named(catalog, old)
         _check_free(catalog, table.name, new)
         readers = _readers(catalog, table.name, new)

@@ -26,6 +26,7 @@ from hybridview.operations.keys import (
     read_key,
     read_reference,
 )
+from hybridview.operations.lock import changing, check_unchanged
 from hybridview.operations.names import check_name, check_path
 from hybridview.plan.links import links
 
@@ -64,7 +65,9 @@ def add_table(
     record = _checked(context, name, path, catalog_name, feed)
     _check_one_name(catalog, record)
     record = _with_keys(context, catalog, record, key, references)
-    context.ledger.append("table", as_payload(record))
+    with changing(context) as now:
+        check_unchanged(catalog, now, (name,))
+        context.ledger.append("table", as_payload(record))
     return record
 
 
@@ -81,16 +84,16 @@ def _check_one_name(catalog: Catalog, table: TableRecord) -> None:
 
 def remove_table(context: Context, name: str) -> TableRecord:
     """Forget a base table that no view reads; its data stay."""
-    catalog = context.catalog()
-    record = table_named(catalog, name)
-    readers = catalog.dependents(name)
-    if readers:
-        raise InUseError(
-            f'table "{record.name}" is read by views',
-            detail=f"Views: {', '.join(readers)}.",
-            hint=f"Drop them first: {command('drop', readers[0])}",
-        )
-    context.ledger.append("table_removed", {"name": record.name})
+    with changing(context) as catalog:
+        record = table_named(catalog, name)
+        readers = catalog.dependents(name)
+        if readers:
+            raise InUseError(
+                f'table "{record.name}" is read by views',
+                detail=f"Views: {', '.join(readers)}.",
+                hint=f"Drop them first: {command('drop', readers[0])}",
+            )
+        context.ledger.append("table_removed", {"name": record.name})
     return record
 
 
