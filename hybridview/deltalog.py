@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -128,6 +129,8 @@ class DeltaLog(Protocol):
 
     def feed_size(self, version: int) -> Size: ...
 
+    def stamp(self, version: int) -> str: ...
+
 
 class FolderLog:
     """The log of a Delta table in a local folder; what it says of a version's files is kept."""
@@ -210,6 +213,19 @@ class FolderLog:
     def commit(self, version: int) -> Commit:
         """Read one commit; raises LogGap if the log was cleaned past it."""
         return read_commit(version, self.actions(version))
+
+    def stamp(self, version: int) -> str:
+        """Return what tells a commit from another one of the same number; empty if nothing does.
+
+        That is the name of a file it added or took away: no other commit has it.
+        """
+        path = self.folder / f"{version:020d}.json"
+        with suppress(OSError, ValueError, KeyError), path.open(encoding="utf-8") as lines:
+            for line in lines:
+                if line.startswith(('{"add":', '{"remove":', '{"cdc":')):
+                    (action,) = json.loads(line).values()
+                    return str(action["path"]).rsplit("/", 1)[-1]
+        return ""
 
     def missing_files(self, version: int) -> tuple[str, ...]:
         """Return the files that the change feed of a commit would read and that are gone.

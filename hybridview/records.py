@@ -127,6 +127,8 @@ class RefreshRecord:
     """The version of every base table that this refresh saw."""
     expired: bool = False
     """Whether its files may be gone: then it is history, and cannot be read."""
+    stamps: Mapping[str, str] = field(default_factory=dict)
+    """What tells the commits of these versions from others of the same numbers, by table id."""
 
     def view(self, name: str) -> ViewState | None:
         """Return the state of a view by the name it had then."""
@@ -366,4 +368,5 @@ def _refresh(payload: Mapping[str, Any]) -> RefreshRecord:
         payload["seconds"],
         views,
         payload["pins"],
+        stamps=payload.get("stamps", {}),
     )

@@ -399,3 +399,22 @@ def test_views_are_refreshed_at_the_same_time_a_few_at_once(
     assert result.ok, result
     assert set(finished) == {"v0", "v1", "v2", "v3", "child"}
     assert most == 2
+
+
+def test_a_table_put_back_and_written_to_is_another_one(shop: Shop, tmp_path: Path) -> None:
+    """Its id and its version are what they were, but not what they stand for."""
+    shop.view("v", "t")
+    shop.view("child", "v")
+    shutil.copytree(shop.plain.path("t"), tmp_path / "copy")
+    commits(shop, 2)
+    assert states(shop.refresh()) == {"v": "initial", "child": "initial"}
+    assert shop.refresh().epoch is None, "nothing changed"
+    shutil.rmtree(shop.plain.path("t"))
+    shutil.copytree(tmp_path / "copy", shop.plain.path("t"))
+    commits(shop, 2)
+    result = shop.refresh()
+    assert states(result)["v"] == "snapshot"
+    assert result.views[0].reason == "the history of table t was replaced"
+    assert shop.refresh().epoch is None
+    commits(shop, 1)
+    assert states(shop.refresh())["v"] != "snapshot"

@@ -74,6 +74,14 @@ def plan_refresh(
     return _plan(context, context.catalog(), views, strategy, default, at, {})[0]
 
 
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The version of each base table that a refresh is pinned at, and what tells its commit."""
+
+    versions: VersionVector
+    stamps: Mapping[str, str]
+
+
 def _plan(
     context: Context,
     catalog: Catalog,
@@ -82,8 +90,8 @@ def _plan(
     default: Strategy,
     at: Mapping[str, int] | None,
     held: Holds,
-) -> tuple[RefreshPlan, VersionVector]:
-    """Return the plan, and the versions it is pinned at."""
+) -> tuple[RefreshPlan, Seen]:
+    """Return the plan, and what it is pinned at."""
     wanted = _with_parents(catalog, views)
     states = {v.name.lower(): stored_state(context.log(catalog, v.name)) for v in catalog.ordered()}
     named = tuple(view_named(catalog, name).name for name in views)
@@ -91,9 +99,13 @@ def _plan(
         wanted, named, strategy, default, _next_epoch(catalog, states), str(uuid.uuid4())
     )
     pins = pin_tables(context, catalog, wanted, at)
-    versions = {p.table_id: p.version for p in pins.values() if p.problem is None}
+    known = [p for p in pins.values() if p.problem is None]
+    seen = Seen(
+        {p.table_id: p.version for p in known},
+        {p.table_id: stamp for p in known if (stamp := p.log.stamp(p.version))},
+    )
     plan = build(catalog, pins, states, request)
-    return replace(plan, views=tuple(_unless_held(view, held) for view in plan.views)), versions
+    return replace(plan, views=tuple(_unless_held(view, held) for view in plan.views)), seen
 
 
 def _unless_held(view: ViewPlan, held: Holds) -> ViewPlan:
@@ -165,7 +177,7 @@ def _refresh_once(
     begun = time.monotonic()
     started_at = datetime.now(UTC).isoformat(timespec="seconds")
     catalog = context.catalog()
-    plan, pins = _plan(context, catalog, views, strategy, default, at, held or {})
+    plan, seen = _plan(context, catalog, views, strategy, default, at, held or {})
     reach("planned")
     states = _execute(context, catalog, plan, listener)
     seconds = round(time.monotonic() - begun, 3)
@@ -179,7 +191,8 @@ def _refresh_once(
         started_at,
         seconds,
         (*states, *_untouched(catalog, states)),
-        pins,
+        seen.versions,
+        stamps=seen.stamps,
     )
     reach("during_publish")
     context.ledger.publish(record, catalog.store_id)

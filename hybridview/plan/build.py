@@ -114,6 +114,8 @@ class _Builder:
         rebuild = ""
         if state is not None and inputs is not None:
             rebuild = why_rebuild(view, state, inputs, (*sources, *parts), self.catalog, self.plans)
+        if inputs is not None and not rebuild:
+            rebuild = self._rewritten(view, inputs, sources)
         usable = state is not None and not rebuild
         if usable and (lost := [s.name for s in (*sources, *parts) if not s.table_id]):
             # That table is gone and gets no new rows: with new ones this view would be rebuilt.
@@ -218,6 +220,26 @@ class _Builder:
         if not same and not state.foreign:
             return ours
         return Kept(published.version, published.table_id, published.inputs, published.program)
+
+    def _rewritten(
+        self, view: ViewRecord, inputs: VersionVector, sources: tuple[Pinned, ...]
+    ) -> str:
+        """Say which base table has another history now than the one its version stood for.
+
+        It may have been put back from a copy, and written to since: then its id is the same.
+        """
+        published = self.catalog.state(view)
+        record = self.catalog.published(published.epoch) if published is not None else None
+        for source in sources:
+            pin, version = self.pins.get(source.name.lower()), inputs.get(source.table_id)
+            if pin is None or record is None or version is None or version > pin.version:
+                continue
+            if record.pins.get(source.table_id) != version:
+                continue
+            then, now = record.stamps.get(source.table_id, ""), pin.log.stamp(version)
+            if then and now and then != now:
+                return f"the history of table {source.name} was replaced"
+        return ""
 
     def _facts(
         self, view: ViewRecord, inputs: VersionVector | None, sources: tuple[Pinned, ...]

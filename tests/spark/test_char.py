@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -59,21 +58,3 @@ def test_a_wider_column_waits_for_apply(shop: Warehouse) -> None:
     assert shop.executed()["joined"] == "snapshot"
     assert (2, "a longer name") in shop.rows("joined")
     shop.assert_verified("joined")
-
-
-def test_auto_compaction_is_not_taken_for_somebody_else(spark: Any, tmp_path: Path) -> None:
-    """A table's own property asks for it; a refresh compacts in its own time."""
-    shop = Warehouse(tmp_path / "store", spark)
-    shop.table("t", "k INT, x INT", "SELECT id % 50, id FROM range(100)")
-    shop.views({"v": "SELECT k, sum(x) AS s FROM t GROUP BY k"})
-    shop.refresh()
-    view = f"delta.`{shop.root}/views/v`"
-    spark.sql(f"ALTER TABLE {view} SET TBLPROPERTIES ('delta.autoOptimize.autoCompact' = 'true')")
-    spark.conf.set("spark.databricks.delta.autoCompact.minNumFiles", "1")
-    try:
-        for number in range(3):
-            shop.sql(f"INSERT INTO {{t}} SELECT id, {number} FROM range(50)")
-            assert shop.executed("incremental") == {"v": "incremental"}
-    finally:
-        spark.conf.unset("spark.databricks.delta.autoCompact.minNumFiles")
-    shop.assert_exact()

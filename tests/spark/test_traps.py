@@ -233,3 +233,21 @@ def test_deletion_vectors(shop: Warehouse, feed: str) -> None:
     assert set(shop.executed("hybrid").values()) <= {"incremental", "none", "snapshot"}
     shop.assert_exact(*EXACT)
     shop.assert_verified("totals", "floats")
+
+
+def test_auto_compaction_is_not_taken_for_somebody_else(spark: Any, tmp_path: Path) -> None:
+    """A table's own property asks for it; a refresh compacts in its own time."""
+    shop = Warehouse(tmp_path / "store", spark)
+    shop.table("t", "k INT, x INT", "SELECT id % 50, id FROM range(100)")
+    shop.views({"v": "SELECT k, sum(x) AS s FROM t GROUP BY k"})
+    shop.refresh()
+    view = f"delta.`{shop.root}/views/v`"
+    spark.sql(f"ALTER TABLE {view} SET TBLPROPERTIES ('delta.autoOptimize.autoCompact' = 'true')")
+    spark.conf.set("spark.databricks.delta.autoCompact.minNumFiles", "1")
+    try:
+        for number in range(3):
+            shop.sql(f"INSERT INTO {{t}} SELECT id, {number} FROM range(50)")
+            assert shop.executed("incremental") == {"v": "incremental"}
+    finally:
+        spark.conf.unset("spark.databricks.delta.autoCompact.minNumFiles")
+    shop.assert_exact()
