@@ -22,6 +22,8 @@ class Watermark:
     program: str
     base: int | None = None
     """The version the change was computed for; None if all rows were written anew."""
+    layout: str = ""
+    """The signature of the layout of its rows; empty if it was not noted yet."""
 
     def to_json(self) -> str:
         return json.dumps(
@@ -33,6 +35,7 @@ class Watermark:
                 "inputs": self.inputs,
                 "program": self.program,
                 "base": self.base,
+                "layout": self.layout,
             },
             sort_keys=True,
         )
@@ -53,6 +56,7 @@ def read_watermark(commit: Commit) -> Watermark | None:
         dict(data["inputs"]),
         data["program"],
         data.get("base"),
+        data.get("layout", ""),
     )
 
 

@@ -10,6 +10,8 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 
 from hybridview.deltalog import FolderLog
+from hybridview.plan.compiled import compile_record
+from hybridview.plan.steps import Load
 from hybridview.watermark import Watermark, stored_state
 from tests.support.plain_store import PlainStore, write
 
@@ -90,3 +92,24 @@ def test_compaction_that_repeats_a_mark_is_not_foreign(tmp_path: Path) -> None:
     write(path, [4], properties=marked("fourth", 1))
     state = stored_state(FolderLog(path))
     assert state is not None and state.foreign is not None, "rows came in between"
+
+
+@pytest.mark.parametrize("noted", [True, False])
+def test_rows_of_another_layout_are_not_added_to(tmp_path: Path, noted: bool) -> None:
+    """A newer program may lay out the same view in another way; old marks do not say how."""
+    shop = PlainStore(tmp_path / "store")
+    shop.table("orders")
+    shop.view("ids", "orders")
+    shop.refresh("ids")
+    record, catalog = shop.catalog.views["ids"], shop.catalog
+    layout = compile_record(record).layout.signature
+    for there in (layout, "another" if noted else ""):
+        mark = Watermark(catalog.store_id, "a", 2, shop.inputs("ids"), record.program, None, there)
+        marked = CommitProperties(custom_metadata={"userMetadata": mark.to_json()})
+        write(shop.path("ids"), [1], "overwrite", marked)
+        (view,) = shop.store.plan().views
+        if there == "another":
+            assert view.reason == "its rows are stored in another way now"
+            assert isinstance(view.step, Load) and view.step.create
+        else:
+            assert view.step is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -59,6 +60,17 @@ class Layout:
     def stored(self) -> tuple[str, ...]:
         ids = (EPOCH, ROW) if self.kind is LayoutKind.BAG else ()
         return (*self.visible, *(h.name for h in self.hidden), *ids)
+
+    @property
+    def signature(self) -> str:
+        """A name for what the columns hold: rows stored under another one cannot be added to.
+
+        The same view may be laid out in another way by another version of this program.
+        """
+        parts = [(p.column, p.part.kind.value, p.part.type) for p in self.parts]
+        hidden = [(h.name, h.sql) for h in self.hidden]
+        text = repr((self.kind.value, self.visible, self.keys, hidden, parts, self.distinct))
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
 
     def type_of(self, column: str) -> Type:
         """Return the type to tell values of a stored column apart by."""

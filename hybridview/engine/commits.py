@@ -77,8 +77,10 @@ class Commits:
         plan, view = self.plan, settled.view
         reads_stored = isinstance(view.step, Apply) or (view.step and view.step.from_stored)
         base = view.stored_version if reads_stored else None
-        inputs, program = settled.inputs, view.program
-        return Watermark(plan.store_id, plan.attempt, plan.epoch, inputs, program, base).to_json()
+        layout = view.layout.signature if view.layout is not None else ""
+        return Watermark(
+            plan.store_id, plan.attempt, plan.epoch, settled.inputs, view.program, base, layout
+        ).to_json()
 
     def _check_landed(self, view: ViewPlan) -> None:
         reach("after_write")

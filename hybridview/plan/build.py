@@ -16,7 +16,12 @@ from hybridview.errors import BlockedError, HybridviewError, NotIncrementalError
 from hybridview.plan.compiled import Compiled, compile_record
 from hybridview.plan.links import keys_of, links, used_key
 from hybridview.plan.programs import Program, program
-from hybridview.plan.rebuild import REDEFINED, why_rebuild
+from hybridview.plan.rebuild import (
+    REDEFINED,
+    is_laid_out_otherwise,
+    rewritten_source,
+    why_rebuild,
+)
 from hybridview.plan.sources import BasePin, check_columns
 from hybridview.plan.steps import Apply, Feed, Kept, Load, Pinned, RefreshPlan, ViewPlan
 from hybridview.plan.used import used_by_any, used_columns
@@ -113,9 +118,11 @@ class _Builder:
         )
         rebuild = ""
         if state is not None and inputs is not None:
-            rebuild = why_rebuild(view, state, inputs, (*sources, *parts), self.catalog, self.plans)
+            read = (*sources, *parts)
+            layout = compiled.layout.signature
+            rebuild = why_rebuild(view, state, inputs, read, self.catalog, self.plans, layout)
         if inputs is not None and not rebuild:
-            rebuild = self._rewritten(view, inputs, sources)
+            rebuild = rewritten_source(view, inputs, sources, self.catalog, self.pins)
         usable = state is not None and not rebuild
         if usable and (lost := [s.name for s in (*sources, *parts) if not s.table_id]):
             # That table is gone and gets no new rows: with new ones this view would be rebuilt.
@@ -220,26 +227,6 @@ class _Builder:
         if not same and not state.foreign:
             return ours
         return Kept(published.version, published.table_id, published.inputs, published.program)
-
-    def _rewritten(
-        self, view: ViewRecord, inputs: VersionVector, sources: tuple[Pinned, ...]
-    ) -> str:
-        """Say which base table has another history now than the one its version stood for.
-
-        It may have been put back from a copy, and written to since: then its id is the same.
-        """
-        published = self.catalog.state(view)
-        record = self.catalog.published(published.epoch) if published is not None else None
-        for source in sources:
-            pin, version = self.pins.get(source.name.lower()), inputs.get(source.table_id)
-            if pin is None or record is None or version is None or version > pin.version:
-                continue
-            if record.pins.get(source.table_id) != version:
-                continue
-            then, now = record.stamps.get(source.table_id, ""), pin.log.stamp(version)
-            if then and now and then != now:
-                return f"the history of table {source.name} was replaced"
-        return ""
 
     def _facts(
         self, view: ViewRecord, inputs: VersionVector | None, sources: tuple[Pinned, ...]
@@ -378,6 +365,7 @@ class _Builder:
             or state.foreign is not None
             or not state.has_feed
             or state.watermark.program != view.program
+            or is_laid_out_otherwise(state, layout.signature)
         )
         text = load if create else overwrite(view.name, layout, load)
         few = tuple(sorted(map(str.lower, compiled.selective)))
