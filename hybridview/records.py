@@ -313,7 +313,7 @@ def fold(rows: Iterable[tuple[str, dict[str, Any] | Unread]]) -> Catalog:
 
 
 def _columns(items: list[Mapping[str, str]]) -> tuple[Column, ...]:
-    return tuple(Column(c["name"], c["type"], c.get("declared", "")) for c in items)
+    return tuple(Column(c["name"], c["type"], c.get("declared")) for c in items)
 
 
 def _table(payload: Mapping[str, Any]) -> TableRecord:

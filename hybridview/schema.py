@@ -47,13 +47,14 @@ class Column:
 
     name: str
     type: str
-    declared: str = ""
-    """What its table says of a string, such as `char(5)`: its values are strings all the same."""
+    declared: str | None = ""
+    """What its table says of a string, such as `char(5)`: its values are strings all the same.
+    None if that was not noted, by an earlier version of this program."""
 
     @property
     def padded(self) -> bool:
         """Whether Spark pads what it is compared with."""
-        return re.search(r"\bchar\b", self.declared) is not None
+        return re.search(r"\bchar\b", self.declared or "") is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from sqlglot import parse_one
 from hybridview.catalog import ViewRecord
 from hybridview.plan.compiled import compile_record
 from hybridview.plan.sources import changed_column
+from hybridview.records import _columns
 from hybridview.schema import Column
 from hybridview.sql.carried import only_carries
 from hybridview.tablefiles.fields import declared
@@ -37,6 +38,8 @@ COMPARED = [
     "SELECT id FROM t AS a(id, c) WHERE c = 'AB'",
     "SELECT x FROM (SELECT x FROM u UNION ALL SELECT code FROM t) WHERE x = 'AB'",
     "SELECT id FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.y = t.code)",
+    "SELECT id FROM t WHERE id IN (SELECT code FROM u)",
+    "SELECT id FROM t WHERE 'AB' = (SELECT code FROM u)",
     "SELECT row_number() OVER (PARTITION BY id ORDER BY code) FROM t",
 ]
 
@@ -83,6 +86,11 @@ def test_a_wider_column_is_another_one() -> None:
     now = replace(before, declared="varchar(20)")
     assert changed_column((before,), (now,)) == (
         'column "name" has type varchar(20) now, and had varchar(5)'
+    )
+    noted = _columns([{"name": "name", "type": "string"}, {"name": "c", "type": "string"}])
+    assert changed_column(noted, (now, Column("c", "string"))) == "", "it was not noted then"
+    assert changed_column(noted, (now, Column("c", "string", "char(3)"))) == (
+        'column "c" has type char(3) now, and had string'
     )
     plain = replace(before, declared="")
     assert changed_column((plain,), (before,)) == (

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from hybridview.engine import inline
+import pytest
+
+from hybridview.engine import inline, neighbours
 from hybridview.engine.neighbours import Neighbours, own_rows
 from hybridview.plan.steps import Apply, Feed, NearRead, Pinned, ViewPlan
 from hybridview.schema import Executed
@@ -93,3 +95,23 @@ def test_rows_are_looked_for_once() -> None:
     first, second = group.find(session, "SELECT 1"), group.find(session, "SELECT 1")
     assert (first[0], first[1], second[1]) == (second[0], True, False)
     assert session.asked == 1
+    # The changed keys are in the query: near others are other rows.
+    assert group.find(session, "SELECT 2")[1] and session.asked == 2
+
+
+def test_what_was_too_many_is_not_looked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Answers:
+        def describe(self, _: str) -> list[tuple[str, str]]:
+            return [("k", "int")]
+
+        def run(self, _: str) -> list[tuple[Any, ...]]:
+            return [("1",)] * (inline.MAX_ROWS + 1)
+
+    monkeypatch.setattr(neighbours, "_too_many", {})
+    views = [view("a"), view("b")]
+    session: Any = Answers()
+    group = Neighbours(views).group(views[0], READ)
+    assert group is not None and group.find(session, "SELECT 1") == ("", True)
+    assert Neighbours(views).group(views[0], READ) is None
+    fewer = [replace(v, feeds=(replace(FEED, rows=5),)) for v in views]
+    assert Neighbours(fewer).group(fewer[0], READ) is not None

@@ -401,6 +401,25 @@ def test_views_are_refreshed_at_the_same_time_a_few_at_once(
     assert most == 2
 
 
+def test_a_view_put_back_from_a_copy_takes_its_readers_along(shop: Shop, tmp_path: Path) -> None:
+    """They have seen versions of it that are no more."""
+    shop.view("v", "t")
+    shop.view("child", "v")
+    shop.refresh()
+    shutil.copytree(shop.plain.path("v"), tmp_path / "copy")
+    for _ in range(2):
+        commits(shop, 1)
+        shop.refresh()
+    shutil.rmtree(shop.plain.path("v"))
+    shutil.copytree(tmp_path / "copy", shop.plain.path("v"))
+    commits(shop, 1)
+    result = shop.refresh()
+    assert states(result)["child"] == "snapshot"
+    assert result.views[1].reason == "view v was put back from a copy"
+    commits(shop, 1)
+    assert states(shop.refresh())["child"] != "snapshot"
+
+
 def test_a_table_put_back_and_written_to_is_another_one(shop: Shop, tmp_path: Path) -> None:
     """Its id and its version are what they were, but not what they stand for."""
     shop.view("v", "t")

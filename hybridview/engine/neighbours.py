@@ -21,6 +21,9 @@ Place = tuple[str, str]
 
 Concerned = Callable[[Feed], bool]
 
+_too_many: dict[str, int] = {}
+"""How many changed rows had more neighbours than can stand as literals, by what was looked for."""
+
 
 @dataclass
 class Group:
@@ -31,9 +34,13 @@ class Group:
     feeds: dict[str, dict[str, Feed]] = field(default_factory=dict)
     """The changes that each view reads near, by view and by source: its conditions are its own."""
     lock: threading.Lock = field(default_factory=threading.Lock)
-    looked: bool = False
-    relation: str = ""
-    """The rows as literals; empty if they are not known, or too many."""
+    found: dict[str, str] = field(default_factory=dict)
+    """The rows that a query found, as literals; empty if they were too many. By the query, which
+    has the changed keys in it: a change that the feed cannot tell is another one for each view."""
+    changed: int = 0
+    """How many changed rows there are."""
+    name: str = ""
+    """What is looked for, whatever changes."""
 
     def wanted_by(self, concerned: Concerned) -> int:
         """Return to how many views some rows of these changes matter."""
@@ -42,14 +49,14 @@ class Group:
     def find(self, session: Session, query: str) -> tuple[str, bool]:
         """Return the rows that a query finds, empty if each view is to look; and whether it ran."""
         with self.lock:
-            if self.looked:
-                return self.relation, False
-            self.looked = True
+            if query in self.found:
+                return self.found[query], False
             columns = session.describe(query)
             rows = inline.fetch(session, query, columns)
-            if rows is not None:
-                self.relation = inline.as_relation(rows, columns)
-            return self.relation, True
+            self.found[query] = inline.as_relation(rows, columns) if rows is not None else ""
+            if rows is None:
+                _too_many[self.name] = min(self.changed, _too_many.get(self.name, self.changed))
+            return self.found[query], True
 
 
 class Neighbours:
@@ -69,11 +76,17 @@ class Neighbours:
                 used = next(s.columns for s in view.sources if s.name == read.name)
                 group.columns = tuple(dict.fromkeys((*group.columns, *used)))
                 group.feeds.setdefault(view.name, {}).update(feeds)
+                group.changed = sum(feed.rows or 0 for feed in feeds.values())
+                group.name = repr((group.columns, read.name, read.column, origin(read)))
 
     def group(self, view: ViewPlan, read: NearRead) -> Group | None:
         """Return the group of a view's read; None if no other view looks for the same."""
         found = self.groups.get(_key(view, read))
-        return found if found is not None and len(found.feeds) > 1 else None
+        if found is None or len(found.feeds) < 2:
+            return None
+        if found.name in _too_many and found.changed >= _too_many[found.name]:
+            return None  # so many changed rows had too many neighbours before
+        return found
 
 
 def origin(read: NearRead) -> tuple[Place, ...]:

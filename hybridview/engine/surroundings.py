@@ -54,13 +54,16 @@ class Surroundings:
                 relations.near_bytes[read.symbol] = near.bytes / wanted_by
         return found
 
-    def look(self, settled: Settled, step: Apply, common: Sequence[Look]) -> list[Shown]:
+    def look(
+        self, settled: Settled, step: Apply, common: Sequence[Look]
+    ) -> tuple[list[Shown], list[str]]:
         """Show rows that several views want, looked for once; those too many are each view's own.
 
-        Return what is to be kept of the latter.
+        Return what is to be kept of the latter, and the symbols of those that are not.
         """
         pinned = {source.name.lower(): source for source in settled.sources}
         alone: list[Shown] = []
+        unkept: list[str] = []
         for look in common:
             read, source = look.read, pinned[look.read.name.lower()]
             rows, ran = look.group.find(self.relations.session, look.near.query)
@@ -71,7 +74,9 @@ class Surroundings:
             few = self.relations.near(read, source, self.places.log(read.name))
             if few and step.readings.get(read.symbol, 0) > 1:
                 alone.append((read.symbol, few))
-        return alone
+            else:
+                unkept.append(read.symbol)
+        return alone, unkept
 
     def show(
         self, settled: Settled, step: Apply, common: Sequence[NearRead]

@@ -122,7 +122,12 @@ class Writer:
         self._check_cost(settled, step, dict.fromkeys(symbols))
         counts = None
         try:
-            kept += self.around.look(settled, step, common)
+            alone, unkept = self.around.look(settled, step, common)
+            if alone or unkept:
+                # They were too many to be shared: now all of the look is this view's.
+                kept += alone
+                symbols = [symbol for symbol in symbols if symbol not in unkept]
+                self._check_cost(settled, step, dict.fromkeys(symbols))
             read = self._read(settled, step)
             for symbol, query in kept:
                 self._keep_looked_for(symbol, query)

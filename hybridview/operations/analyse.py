@@ -151,7 +151,10 @@ def _same(old: ViewRecord | None, new: ViewRecord) -> TypeGuard[ViewRecord]:
 
 def _meaning(view: ViewRecord) -> tuple[object, ...]:
     uses = used_columns(view.query, parse_query(Definition(view.name, view.query)), view.sources)
-    return (view.query, view.columns, uses, view.cluster_by, dict(view.settings))
+    # What an earlier version of this program did not note, it took for nothing.
+    known = {n: [replace(c, declared=c.declared or "") for c in cs] for n, cs in uses.items()}
+    columns = [replace(c, declared=c.declared or "") for c in view.columns]
+    return (view.query, columns, known, view.cluster_by, dict(view.settings))
 
 
 def _as_declared(

@@ -64,6 +64,7 @@ def create_view(
     entries += [("view_dropped", {"name": r.name}) for r in left if r.name.lower() not in kept]
     with changing(context) as now:
         check_unchanged(catalog, now, (wanted, *schemas))
+        _check_cycle(now, wanted, tuple(schemas))  # others may have closed one with it
         context.ledger.append_all(entries)
     if old is not None and old.comment != record.comment and context.log(catalog, wanted).exists():
         table = table_at(str(context.view_path(record).resolve()))

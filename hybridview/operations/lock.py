@@ -26,7 +26,20 @@ FILE = "hybridview.lock"
 DEFINITIONS = "hybridview.definitions.lock"
 WAIT = 600.0
 """Seconds to wait for another refresh by default: an overlapping schedule is no mistake."""
+PATIENCE = 60.0
+"""Seconds to wait for another definition: writing one takes a moment."""
 _PAUSE = 0.1
+
+_Busy = tuple[str, str]
+"""What another process does, and what to do then."""
+_REFRESHED = (
+    "the store is being refreshed by another process",
+    "Wait for it, or add: --wait SECONDS",
+)
+_DEFINED = (
+    "another process is writing a definition to the store",
+    "Run the same command again.",
+)
 
 
 @contextlib.contextmanager
@@ -34,7 +47,7 @@ def slot(
     context: Context, wait: float = WAIT, waiting: Callable[[str], None] | None = None
 ) -> Iterator[None]:
     """Hold the store's refresh slot; `waiting` is told once who has it, if it is taken."""
-    with _held(context, FILE, wait, waiting):
+    with _held(context, FILE, wait, waiting, _REFRESHED):
         yield
 
 
@@ -44,7 +57,7 @@ def changing(context: Context) -> Iterator[Catalog]:
 
     For the moment between looking and writing; a refresh may go on.
     """
-    with _held(context, DEFINITIONS, WAIT):
+    with _held(context, DEFINITIONS, PATIENCE, None, _DEFINED):
         yield context.catalog()
 
 
@@ -64,7 +77,8 @@ def _held(
     context: Context,
     file: str,
     wait: float,
-    waiting: Callable[[str], None] | None = None,
+    waiting: Callable[[str], None] | None,
+    busy: _Busy,
 ) -> Iterator[None]:
     path = inside(context.root, file)
     try:
@@ -76,14 +90,20 @@ def _held(
             hint=f"Check who owns it: {shlex.join(('ls', '-ld', str(context.root)))}",
         ) from None
     try:
-        _take(descriptor, path, wait, waiting)
+        _take(descriptor, path, wait, waiting, busy)
         _sign(descriptor)
         yield
     finally:
         os.close(descriptor)  # which also gives the lock back
 
 
-def _take(descriptor: int, path: Path, wait: float, waiting: Callable[[str], None] | None) -> None:
+def _take(
+    descriptor: int,
+    path: Path,
+    wait: float,
+    waiting: Callable[[str], None] | None,
+    busy: _Busy,
+) -> None:
     end = time.monotonic() + wait
     told = False
     while True:
@@ -94,11 +114,7 @@ def _take(descriptor: int, path: Path, wait: float, waiting: Callable[[str], Non
             pass
         holder = _holder(path)
         if time.monotonic() >= end:
-            raise BusyError(
-                "the store is being refreshed by another process",
-                detail=f"It is {holder}." if holder else "",
-                hint="Wait for it, or add: --wait SECONDS",
-            )
+            raise BusyError(busy[0], detail=f"It is {holder}." if holder else "", hint=busy[1])
         if waiting is not None and not told:
             waiting(f"waiting for {holder or 'another process'}")
             told = True

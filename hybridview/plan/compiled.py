@@ -102,7 +102,7 @@ def _compile(view: ViewRecord, definition: Definition, parsed: exp.Query) -> Com
     schemas = {n: TableSchema(n, columns) for n, columns in view.sources.items()}
     bag = Layout(LayoutKind.BAG, names)
     if (padded := compared_padded(view, parsed)) is not None:
-        reason = f'column "{padded.name}" is compared, and is a {padded.declared.upper()}'
+        reason = f'column "{padded.name}" is compared, and is a {str(padded.declared).upper()}'
         return Compiled(bag, None, f"{reason}: a change does not keep how Spark pads it")
     try:
         relation = resolve(parsed, schemas)

@@ -45,6 +45,10 @@ def why_rebuild(
         if plan is not None and isinstance(plan.step, Load) and plan.step.create:
             # Its table will be another one, whose changes do not begin where the old ones end.
             return f"view {source.name} is rebuilt"
+        if plan is not None and plan.stored_version is not None:
+            seen = inputs.get(source.table_id)
+            if seen is not None and seen > plan.stored_version:
+                return f"view {source.name} was put back from a copy"
         if source.table_id and source.table_id not in inputs:
             # A base table is only pinned if its registered id is its own: the user has said
             # that the new table is meant.

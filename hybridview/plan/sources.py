@@ -31,7 +31,9 @@ def changed_column(used: tuple[Column, ...], now: tuple[Column, ...]) -> str:
             return f'column "{column.name}" is gone'
         if found.type != column.type:
             return f'column "{column.name}" has type {found.type} now, and had {column.type}'
-        if found.declared != column.declared:
+        # What was not noted is only missed where values are padded.
+        same = found.declared == column.declared
+        if not same and (column.declared is not None or found.padded):
             # A view's table has the declared type too: longer values would not fit.
             before, after = column.declared or column.type, found.declared or found.type
             return f'column "{column.name}" has type {after} now, and had {before}'

@@ -49,4 +49,12 @@ def _is_carried(column: exp.Column) -> bool:
     node = column.parent
     while isinstance(node, _CARRIES):
         node = node.parent
-    return isinstance(node, exp.Select)
+    return isinstance(node, exp.Select) and _is_read_as_rows(node)
+
+
+def _is_read_as_rows(select: exp.Select) -> bool:
+    """Say whether a SELECT is the query, or a table to one; not a value that others look at."""
+    parent = select.parent
+    if isinstance(parent, exp.Subquery):
+        return isinstance(parent.parent, exp.From | exp.Join)
+    return parent is None or isinstance(parent, exp.CTE)

@@ -62,6 +62,8 @@ def read_feed(
     None, too, if anything about the table, the commits or the files is not known here. The columns
     keep the spelling they are asked for in.
     """
+    if start > end:
+        return None  # no range at all: Spark will say so
     try:
         table = _open(folder, end, columns)
         if table is None:

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from hybridview.engine import inline, relations
+from hybridview.engine import inline, neighbours, relations
+from hybridview.engine.changes import Changes, _Refused
 from tests.spark.warehouse import Warehouse, record
 
 pytestmark = pytest.mark.spark
@@ -71,7 +72,7 @@ def test_a_view_alone_looks_for_itself(template: Warehouse, tmp_path: Path) -> N
     shop.sql("UPDATE {t} SET x = 6 WHERE k = 33")
     sent = record(shop.store, shop.spark)
     shop.refresh("incremental", "high")
-    assert all("`label`" not in look for look in looks(sent, "u"))
+    assert looks(sent, "u") and all("`label`" not in look for look in looks(sent, "u"))
     shop.assert_exact("high")
 
 
@@ -81,7 +82,8 @@ def test_views_that_nothing_matters_to_are_not_counted(template: Warehouse, tmp_
     sent = record(shop.store, shop.spark)
     done = shop.executed("incremental", "high", "pairs")
     assert done == {"high": "incremental", "pairs": "incremental"}
-    assert all("`y`" not in look for look in looks(sent, "u")), "pairs looks alone"
+    found = looks(sent, "u")
+    assert found and all("`y`" not in look for look in found), "pairs looks alone"
     shop.assert_exact("high", "pairs")
 
 
@@ -92,11 +94,37 @@ def test_rows_that_are_too_many_are_each_views_own(
     shop.sql("INSERT INTO {u} SELECT 33, concat('n', id), 4 FROM range(50)")
     shop.refresh()
     monkeypatch.setattr(inline, "MAX_ROWS", 20)
+    monkeypatch.setattr(neighbours, "_too_many", {})
     shop.sql("UPDATE {t} SET x = 6 WHERE k IN (33, 150)")
     sent = record(shop.store, shop.spark)
     shop.refresh("incremental", "pairs", "labels")
-    assert len(looks(sent, "u")) > 1
+    assert len(looks(sent, "u")) == 3, "together once, in vain, and then each by itself"
     shop.assert_exact("pairs", "labels")
+    shop.sql("UPDATE {t} SET x = 5 WHERE k IN (33, 150)")
+    sent = record(shop.store, shop.spark)
+    shop.refresh("incremental", "pairs", "labels")
+    assert len(looks(sent, "u")) == 2, "it is known now that they are too many"
+    shop.assert_exact("pairs", "labels")
+
+
+def test_a_change_that_the_feed_cannot_tell_is_not_shared(
+    template: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is the difference of two versions, of the columns that each view uses."""
+    shop = template.copy(tmp_path / "store")
+    shop.store.create_view("xs", "SELECT t.k, t.x, u.y FROM t JOIN u ON t.k = u.k")
+    shop.store.create_view("ks", "SELECT t.k, u.label FROM t JOIN u ON t.k = u.k WHERE u.y > 0")
+    shop.refresh()
+
+    def refuse(*_: Any) -> Any:
+        raise _Refused
+
+    monkeypatch.setattr(Changes, "_read", refuse)
+    shop.sql("UPDATE {t} SET x = 60 WHERE k = 150")
+    shop.sql("UPDATE {t} SET k = 34 WHERE k = 33")
+    done = shop.refresh("incremental", "xs", "ks")
+    assert {state.executed for state in done.values()} == {"incremental"}
+    shop.assert_exact("xs", "ks")
 
 
 @pytest.mark.parametrize("seed", range(3))
