@@ -157,7 +157,8 @@ def test_a_refresh_says_what_it_had_to_read(template: Warehouse, tmp_path: Path)
 
     shop.sql("INSERT INTO {t} SELECT /*+ COALESCE(1) */ * FROM VALUES (215, 4), (216, 5)")
     sent = record(shop.store, shop.spark)
-    states = shop.refresh("incremental")
+    # Others would look for the same rows: then they are not read for this one alone.
+    states = shop.refresh("incremental", "pairs", "added")
     near = next(s.split(" AS ", 1)[1] for s in sent if "u@near k in" in s.split(" AS ")[0])
     # One file of u, the change itself; the rows are new, so nothing else is touched.
     assert files_scanned(shop.spark, near) == 1
@@ -165,4 +166,4 @@ def test_a_refresh_says_what_it_had_to_read(template: Warehouse, tmp_path: Path)
     assert states["pairs"].read["bytes"] < whole["pairs"].read["bytes"] / 3
     # Partial sums are added to the one file that holds these groups.
     assert states["added"].read["files"] < whole["added"].read["files"] / 2
-    shop.assert_exact(*VIEWS)
+    shop.assert_exact("pairs", "added")
