@@ -609,3 +609,18 @@ def test_plans_are_values() -> None:
     first: Plan = relation(query).plan
     assert first == relation(query).plan
     assert hash(first) == hash(relation(query).plan)
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "EXISTS (SELECT 1 FROM s WHERE s.k = r.k AND (s.b > r.a OR s.b IN (SELECT k FROM s)))",
+        "NOT EXISTS (SELECT 1 FROM s WHERE s.k = r.k AND (r.a > 1 OR EXISTS (SELECT 1 FROM s u "
+        "WHERE u.k = s.k)))",
+        "r.a > (SELECT max(s.b) FROM s WHERE s.b > r.a OR s.b IN (SELECT k FROM s))",
+    ],
+)
+def test_a_tied_condition_with_a_subquery_has_no_rule(condition: str) -> None:
+    """It is a reason, not a bug."""
+    with pytest.raises(NoRule, match="correlated condition with a subquery"):
+        relation(f"SELECT r.k FROM r WHERE {condition}")

@@ -29,7 +29,15 @@ from hybridview.sql.dependent import Dependent
 from hybridview.sql.generators import is_generator
 from hybridview.sql.outside import taken, taken_by
 from hybridview.sql.relation import Ctes, Relation, refuse
-from hybridview.sql.scope import NoRule, OpenLimit, OpenTies, Output, Scope, Unresolved
+from hybridview.sql.scope import (
+    NoRule,
+    OpenLimit,
+    OpenTies,
+    Output,
+    Scope,
+    TiedBeside,
+    Unresolved,
+)
 from hybridview.sql.subquery import Inner, inside, is_subquery
 
 CLAUSES = {
@@ -88,7 +96,7 @@ class Subqueries:
             ctes = self.around.ctes_of(node, ctes)
         try:
             inner = self._tied(node, scope, ctes, plan, over)
-        except (OpenTies, OpenLimit):
+        except (OpenTies, OpenLimit, TiedBeside):
             raise
         except NoRule:
             return self.for_all_values(node, scope, ctes, plan, over)

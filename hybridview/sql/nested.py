@@ -21,7 +21,7 @@ from hybridview.sql.grouping import has_sets
 from hybridview.sql.inner import Around, Subqueries
 from hybridview.sql.key_parts import key_parts
 from hybridview.sql.relation import Ctes, refuse
-from hybridview.sql.scope import PLAN, NoRule, Output, Scope, Source, Unresolved
+from hybridview.sql.scope import PLAN, NoRule, Output, Scope, Source, TiedBeside, Unresolved
 from hybridview.sql.subquery import (
     Inner,
     beside,
@@ -123,8 +123,7 @@ class Nested:
                 found.replace(_stand_in(name))
         kept = self.around.expression(rewritten, scope)
         if set(columns_of(kept)) - set(output(plan)):
-            # Only for all values of the rows outside at once can this be told.
-            raise NoRule("correlated condition with a subquery", condition)
+            raise TiedBeside("correlated condition with a subquery", condition)
         return Filter(plan, kept)
 
     def _equal(self, plan: Plan, inner: Inner, sought: Expr) -> Plan:

@@ -24,6 +24,14 @@ class NoRule(Exception):
         self.node = node
 
 
+class TiedBeside(NoRule):
+    """A condition that has a subquery, and ties the one it stands in to the rows outside.
+
+    It could be told for all values of the rows outside at once, but Spark 4.2 cannot plan such a
+    change: an attribute is not found (INTERNAL_ERROR_ATTRIBUTE_NOT_FOUND).
+    """
+
+
 class OpenTies(NoRule):
     """A window whose rows may tie; sorted also by `by`, in the author's words, they do not.
 

@@ -382,7 +382,9 @@ def test_incremental_reads_only_changes_and_what_they_touch(
             if table.name.endswith("@new"):
                 assert is_restricted(table), statement
     whole = [s for s in named if "tables/" in s]
-    assert whole == [], "base tables are read through @new and @changes alone"
+    # Rows near a change that several views want are looked for once, by the changed keys.
+    alone = [s for s in whole if not ("LEFT SEMI JOIN (SELECT" in s and " AS given(`rows`)" in s)]
+    assert alone == [], "else base tables are read through @new and @changes alone"
     shop.assert_exact()
 
 
