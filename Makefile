@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-spark test-faults test-all check bench sample clean
+.PHONY: help setup demo test test-fast test-spark test-faults test-all check bench floors sample clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -49,8 +49,11 @@ check: $(STAMP) ## Check style, types and the direction of imports
 	$(BIN)/mypy
 	$(BIN)/python -m pytest tests/test_layering.py
 
-bench: $(STAMP) java ## Measure refreshes against recomputes and MERGEs written by hand (about half an hour)
-	$(BIN)/hybridview bench --quick --folder bench-data
+bench: $(STAMP) java ## Measure refreshes against recomputes and MERGEs by hand (some 20 minutes)
+	$(BIN)/hybridview bench --quick --no-floors --folder bench-data
+
+floors: $(STAMP) java ## Measure fixed costs: of commands, of small changes, of many views (some 7 minutes)
+	$(BIN)/hybridview bench --queries none --folder bench-data
 
 sample: $(STAMP) ## Make sample_data anew
 	$(BIN)/python sample_data/generate.py

@@ -24,7 +24,7 @@ def bench(
         int | None, typer.Option(help="Rounds where the spread is wide.  [default: 7]")
     ] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="8 queries, 3 sizes, 3 rounds: about half an hour.")
+        bool, typer.Option("--quick", help="8 queries, 3 sizes, 3 rounds: some 20 minutes.")
     ] = False,
     floors: Annotated[bool, typer.Option(help="Measure fixed costs too.")] = True,
     again: Annotated[
