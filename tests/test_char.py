@@ -39,6 +39,8 @@ COMPARED = [
     "SELECT x FROM (SELECT x FROM u UNION ALL SELECT code FROM t) WHERE x = 'AB'",
     "SELECT id FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.y = t.code)",
     "SELECT id FROM t WHERE id IN (SELECT code FROM u)",
+    "SELECT id FROM t WHERE code.a = 'AB'",
+    "SELECT id FROM t WHERE t.code.a = 'AB'",
     "SELECT id FROM t WHERE 'AB' = (SELECT code FROM u)",
     "SELECT row_number() OVER (PARTITION BY id ORDER BY code) FROM t",
 ]

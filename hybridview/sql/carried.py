@@ -32,8 +32,13 @@ def only_carries(query: exp.Expr, columns: Iterable[str]) -> bool:
     while more := _aliases(query, names) - names:
         names |= more
     return all(
-        _is_carried(column) for column in query.find_all(exp.Column) if column.name.lower() in names
+        _is_carried(column) for column in query.find_all(exp.Column) if _is_named(column, names)
     )
+
+
+def _is_named(column: exp.Column, names: set[str]) -> bool:
+    """Say whether a column may be one of these, or a field inside it: `s.a` may be either."""
+    return any(part.name.lower() in names for part in column.parts)
 
 
 def _aliases(query: exp.Expr, names: set[str]) -> set[str]:
@@ -41,7 +46,7 @@ def _aliases(query: exp.Expr, names: set[str]) -> set[str]:
     return {
         alias.alias.lower()
         for alias in query.find_all(exp.Alias)
-        if any(column.name.lower() in names for column in alias.find_all(exp.Column))
+        if any(_is_named(column, names) for column in alias.find_all(exp.Column))
     }
 
 
